@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/common.h"
+
+#include <kvlane/engine.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static bool setting_add(const char *name, const char *value)
+{
+    return getenv(name) == NULL && setenv(name, value, 1) == 0;
+}
+
+static void start_anew(char **argv)
+{
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (length > 0) {
+        path[length] = '\0';
+        (void)execv(path, argv);
+    }
+    /* the file may have been replaced meanwhile */
+    (void)execv("/proc/self/exe", argv);
+    /* no /proc: go on; it starts all the same, but for the rare deadlock */
+}
+
+static void raise_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+void kvl_tool_start(int argc, char **argv)
+{
+    bool hooks = setting_add("UCX_MEM_MMAP_HOOK_MODE", "none");
+    bool signals = setting_add("UCX_ERROR_SIGNALS", "");
+
+    (void)argc;
+    /* both are set after that, so it happens once */
+    if (hooks || signals) {
+        start_anew(argv);
+    }
+    raise_files();
+}
+
+void kvl_tool_version(FILE *stream, const char *name)
+{
+    fprintf(stream, "%s %s (UCX %s, %s)\n", name, kvl_version(), kvl_ucx_version(),
+            kvl_ucx_path());
+}
+
+static void say(const char *name, const char *format, va_list args)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s: ", name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+int kvl_tool_failed(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(name, format, args);
+    va_end(args);
+    return KVL_EXIT_FAILED;
+}
+
+int kvl_tool_usage(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(name, format, args);
+    va_end(args);
+    fprintf(stderr, "Try `%s --help'.\n", name);
+    return KVL_EXIT_USAGE;
+}
+
+int kvl_tool_end(const char *name, int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return kvl_tool_failed(name, "cannot write to standard output: %s", strerror(errno));
+    }
+    return code;
+}

@@ -105,7 +105,7 @@ kvl_status_t kvl_addr_parse(const char *text, kvl_addr_t *addr_p)
 {
     char host[ADDR_HOST_SIZE];
     kvl_addr_t addr = {.storage = {.ss_family = AF_INET}, .length = sizeof(struct sockaddr_in)};
-    const char *port_text;
+    const char *port_text = "";
     uint16_t port;
     kvl_status_t st;
 

@@ -118,8 +118,8 @@ const char *kvl_row_closest(const char *name)
     const char *closest = NULL;
     unsigned least;
 
-    /* one slip for three letters past "KVLANE_", two at most: beyond, it is another word */
-    least = length >= 13 ? 3 : length >= 10 ? 2 : 1;
+    /* one slip for a short word past "KVLANE_", else two: beyond, it is another word */
+    least = length >= 12 ? 3 : length >= 10 ? 2 : 1;
 
     for (i = 0; i < KVL_ROWS; i++) {
         unsigned distance = name_distance(name, kvl_rows[i].name);

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine/engine.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/private.h"
+#include "wire/wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* Create and destroy, and what others ask of an engine. The loop is in loop.c, memory in region.c.
+ * An engine outlives the links, servers and nodes on it: their owners close them first. */
+
+static kvl_status_t engine_am(void *arg, const kvl_am_t *am)
+{
+    kvl_endpoint_t *endpoint = am->ep ? kvl_ep_arg(am->ep) : NULL;
+
+    (void)arg;
+    /* a message may still come out of a socket whose endpoint is gone: nobody wants it */
+    return endpoint ? endpoint->ops->am(endpoint, am) : KVL_OK;
+}
+
+static kvl_status_t engine_fds(kvl_engine_t *engine)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    unsigned rail, lane;
+
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->wake_fd  = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    engine->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (engine->settings->progress == KVL_PROGRESS_CALLER) {
+        engine->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    }
+    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->event_fd < 0 ||
+        epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event)) {
+        return kvl_error(KVL_ERR_LIMIT, "engine: no file descriptor left (%s); raise `ulimit -n`",
+                         strerror(errno));
+    }
+    if (engine->settings->progress == KVL_PROGRESS_CALLER &&
+        (engine->timer_fd < 0 ||
+         epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->timer_fd, &event) ||
+         epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->event_fd, &event))) {
+        return kvl_error(KVL_ERR_LIMIT, "engine: no file descriptor left (%s); raise `ulimit -n`",
+                         strerror(errno));
+    }
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
+            int fd = kvl_worker_fd(engine->rails[rail].workers[lane]);
+
+            if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+                return kvl_error(KVL_ERR_RAIL, "engine: cannot watch a worker's events (%s)",
+                                 strerror(errno));
+            }
+        }
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t engine_workers(kvl_engine_t *engine, unsigned rail)
+{
+    kvl_worker_params_t params = {.am_count  = KVL_AM_COUNT,
+                                  .am        = engine_am,
+                                  .arg       = engine,
+                                  .timers    = &engine->timers,
+                                  .endpoints = engine->settings->sg_endpoints};
+    unsigned lane;
+
+    for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
+        kvl_status_t status;
+
+        params.client_id = engine->nonce | lane;
+        status = kvl_worker_create(engine->rails[rail].context, &params,
+                                   &engine->rails[rail].workers[lane]);
+        if (status != KVL_OK) {
+            return status;
+        }
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
+{
+    char device[64] = "";
+    kvl_context_params_t params = {.config = engine->config, .device = NULL};
+    kvl_status_t status;
+
+    if (address) {
+        kvl_addr_t addr;
+
+        status = kvl_addr_parse(address, &addr);
+        if (status != KVL_OK) {
+            return status;
+        }
+        if (kvl_addr_device(&addr, device, sizeof(device)) == KVL_OK) {
+            params.device = device;
+        }
+    }
+    status = kvl_context_create(&params, &engine->rails[0].context);
+    if (status != KVL_OK) {
+        return status;
+    }
+    engine->rail_count = 1;
+    return engine_workers(engine, 0);
+}
+
+/* client ids carry the nonce in their high 56 bits: it names this engine to its peers */
+static kvl_status_t engine_nonce(uint64_t *nonce_p)
+{
+    uint64_t nonce = 0;
+
+    while ((nonce & ~UINT64_C(0xff)) == 0) {
+        if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce)) {
+            return kvl_error(KVL_ERR_UNSUPPORTED, "engine: no random numbers (%s)", strerror(errno));
+        }
+    }
+    *nonce_p = nonce & ~UINT64_C(0xff);
+    return KVL_OK;
+}
+
+static void engine_cleanup(kvl_engine_t *engine)
+{
+    unsigned rail, lane;
+
+    kvl_engine_release_regions(engine);
+    for (rail = 0; rail < KVL_RAILS_MAX; rail++) {
+        for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
+            if (engine->rails[rail].workers[lane]) {
+                kvl_worker_destroy(engine->rails[rail].workers[lane]);
+            }
+        }
+        if (engine->rails[rail].context) {
+            kvl_context_destroy(engine->rails[rail].context);
+        }
+    }
+    if (engine->epoll_fd >= 0) {
+        close(engine->epoll_fd);
+    }
+    if (engine->wake_fd >= 0) {
+        close(engine->wake_fd);
+    }
+    if (engine->event_fd >= 0) {
+        close(engine->event_fd);
+    }
+    if (engine->timer_fd >= 0) {
+        close(engine->timer_fd);
+    }
+    kvl_timers_cleanup(&engine->timers);
+    pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->lock);
+    pthread_mutex_destroy(&engine->region_lock);
+    kvl_config_destroy(engine->config);
+    kvl_free(engine);
+}
+
+static void engine_init(kvl_engine_t *engine)
+{
+    pthread_condattr_t attr;
+
+    engine->epoll_fd = engine->wake_fd = engine->event_fd = engine->timer_fd = -1;
+    kvl_timers_init(&engine->timers);
+    kvl_list_init(&engine->pollers);
+    kvl_list_init(&engine->printers);
+    kvl_list_init(&engine->regions);
+    kvl_inbox_init(&engine->inbox);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->region_lock, NULL);
+    engine->now_ns = kvl_now_ns();
+}
+
+kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p)
+{
+    kvl_engine_t *engine;
+    kvl_status_t status;
+
+    status = kvl_ucx_check();
+    if (status != KVL_OK) {
+        return status;
+    }
+    engine = kvl_calloc(1, sizeof(*engine));
+    if (!engine) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "engine: out of memory");
+    }
+    engine_init(engine);
+    status = kvl_config_copy(params ? params->config : NULL, &engine->config);
+    if (status == KVL_OK) {
+        engine->settings = kvl_config_settings(engine->config);
+        kvl_config_apply_process(engine->config);
+        status = engine_nonce(&engine->nonce);
+    }
+    if (status == KVL_OK) {
+        status = engine_rails(engine, params ? params->address : NULL);
+    }
+    if (status == KVL_OK) {
+        status = engine_fds(engine);
+    }
+    if (status == KVL_OK && engine->settings->progress == KVL_PROGRESS_THREAD) {
+        status = kvl_engine_thread_start(engine);
+    }
+    if (status != KVL_OK) {
+        engine_cleanup(engine);
+        return status;
+    }
+    *engine_p = engine;
+    return KVL_OK;
+}
+
+void kvl_engine_destroy(kvl_engine_t *engine)
+{
+    if (!engine) {
+        return;
+    }
+    kvl_engine_thread_stop(engine);
+    if (!kvl_list_empty(&engine->pollers)) {
+        kvl_error_log("engine: destroyed while a cache, peer, listener or node is open on it");
+    }
+    engine_cleanup(engine);
+}
+
+const kvl_settings_t *kvl_engine_settings(const kvl_engine_t *engine)
+{
+    return engine->settings;
+}
+
+const kvl_config_t *kvl_engine_config(const kvl_engine_t *engine)
+{
+    return engine->config;
+}
+
+kvl_timers_t *kvl_engine_timers(kvl_engine_t *engine)
+{
+    return &engine->timers;
+}
+
+uint64_t kvl_engine_nonce(const kvl_engine_t *engine)
+{
+    return engine->nonce;
+}
+
+unsigned kvl_engine_rails(const kvl_engine_t *engine)
+{
+    return engine->rail_count;
+}
+
+kvl_context_t *kvl_engine_context(kvl_engine_t *engine, unsigned rail)
+{
+    return engine->rails[rail].context;
+}
+
+kvl_worker_t *kvl_engine_worker(kvl_engine_t *engine, unsigned rail, kvl_lane_kind_t lane)
+{
+    return engine->rails[rail].workers[lane];
+}
+
+int64_t kvl_engine_now(const kvl_engine_t *engine)
+{
+    return engine->now_ns;
+}
+
+void kvl_engine_add_poller(kvl_engine_t *engine, kvl_poller_t *poller)
+{
+    kvl_list_push_back(&engine->pollers, &poller->link);
+}
+
+void kvl_engine_remove_poller(kvl_engine_t *engine, kvl_poller_t *poller)
+{
+    if (engine->next_poller == &poller->link) {
+        engine->next_poller = poller->link.next;
+    }
+    kvl_list_remove(&poller->link);
+}
+
+void kvl_engine_add_printer(kvl_engine_t *engine, kvl_printer_t *printer)
+{
+    kvl_list_push_back(&engine->printers, &printer->link);
+}
+
+void kvl_engine_remove_printer(kvl_engine_t *engine, kvl_printer_t *printer)
+{
+    (void)engine;
+    kvl_list_remove(&printer->link);
+}
+
+kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl_conn_func_t func,
+                               void *arg)
+{
+    if (engine->listener) {
+        return kvl_error(KVL_ERR_BUSY, "engine: it listens already; one listener per engine");
+    }
+    return kvl_ucx_listen(engine->rails[0].workers[KVL_LANE_CTRL], addr, func, arg,
+                          &engine->listener);
+}
+
+void kvl_engine_unlisten(kvl_engine_t *engine)
+{
+    if (engine->listener) {
+        kvl_ucx_listener_destroy(engine->listener);
+        engine->listener = NULL;
+    }
+}
+
+void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p)
+{
+    kvl_ucx_listener_addr(engine->listener, addr_p);
+}
+
+static void engine_print_text(kvl_engine_t *engine, FILE *stream)
+{
+    fprintf(stream, "engine\n  ucx          %s (%s)\n  rails        %u\n  workers      %u (one per "
+                    "lane and rail: ctrl, data, sg)\n",
+            kvl_ucx_version(), kvl_ucx_path(), engine->rail_count,
+            engine->rail_count * KVL_LANE_COUNT);
+    kvl_context_print(engine->rails[0].context, stream);
+}
+
+void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
+{
+    kvl_list_t *node;
+
+    kvl_engine_enter(engine);
+    if (json) {
+        fprintf(stream, "{\"rails\": %u, \"workers\": %u, \"parts\": [", engine->rail_count,
+                engine->rail_count * KVL_LANE_COUNT);
+    } else {
+        engine_print_text(engine, stream);
+    }
+    for (node = engine->printers.next; node != &engine->printers; node = node->next) {
+        kvl_printer_t *printer = kvl_container(node, kvl_printer_t, link);
+
+        printer->func(printer, stream, json);
+        if (json && node->next != &engine->printers) {
+            fprintf(stream, ", ");
+        }
+    }
+    if (json) {
+        fprintf(stream, "]}\n");
+    }
+    kvl_engine_leave(engine);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine: contexts and workers of all rails, timers, the inbox, and the loop that drives them.
+ *
+ * One thread at a time is "in" the engine (the token). The progress thread holds it while it has
+ * work; a thread that waits for a batch takes it over and progresses by itself, so that nobody
+ * pays for two thread switches. Everything below src/engine is called only by the thread that is in.
+ * Functions say "any thread" where that is not so. */
+#ifndef KVL_ENGINE_ENGINE_H
+#define KVL_ENGINE_ENGINE_H
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/list.h"
+#include "base/ring.h"
+#include "lane/endpoint.h"
+#include "ucx/ucx.h"
+
+#include <kvlane/engine.h>
+#include <kvlane/memory.h>
+
+#include <stdbool.h>
+
+#define KVL_RAILS_MAX 16
+
+/* Work for the engine thread. Embedded in the caller's object; func is called once. */
+typedef struct kvl_work kvl_work_t;
+struct kvl_work {
+    kvl_inbox_node_t node;
+    void (*func)(kvl_work_t *work);
+};
+
+/* Hands work in. Any thread; never blocks; wakes the engine if it sleeps. */
+void kvl_engine_post(kvl_engine_t *engine, kvl_work_t *work);
+
+/* Something to look after at each turn of the loop; returns the number of things done. Embedded. */
+typedef struct kvl_poller kvl_poller_t;
+struct kvl_poller {
+    kvl_list_t link;
+    unsigned (*func)(kvl_poller_t *poller);
+};
+void kvl_engine_add_poller(kvl_engine_t *engine, kvl_poller_t *poller);
+void kvl_engine_remove_poller(kvl_engine_t *engine, kvl_poller_t *poller);
+
+/* Takes the token / gives it back. Any thread; enter blocks until the other leaves. Recursive
+ * entry by the thread that is in is allowed (callbacks of batches may submit). */
+void kvl_engine_enter(kvl_engine_t *engine);
+void kvl_engine_leave(kvl_engine_t *engine);
+bool kvl_engine_is_inside(kvl_engine_t *engine);
+
+/* Progresses until *flag is not 0 or until_ns passed; any thread that is not inside a callback.
+ * Returns true if the flag was set. The flag is set by the engine thread with release order, and
+ * kvl_engine_notify() follows. */
+bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns);
+/* Wakes threads that wait in kvl_engine_wait() and makes the event fd readable. */
+void kvl_engine_notify(kvl_engine_t *engine, bool event_fd);
+
+const kvl_settings_t *kvl_engine_settings(const kvl_engine_t *engine);
+const kvl_config_t *kvl_engine_config(const kvl_engine_t *engine);
+kvl_timers_t *kvl_engine_timers(kvl_engine_t *engine);
+uint64_t kvl_engine_nonce(const kvl_engine_t *engine); /* client ids: nonce | lane */
+unsigned kvl_engine_rails(const kvl_engine_t *engine);
+kvl_context_t *kvl_engine_context(kvl_engine_t *engine, unsigned rail);
+kvl_worker_t *kvl_engine_worker(kvl_engine_t *engine, unsigned rail, kvl_lane_kind_t lane);
+/* now, read once per turn of the loop */
+int64_t kvl_engine_now(const kvl_engine_t *engine);
+
+/* Prints its part for kvl_engine_print(); registered by links, servers and nodes. Embedded. */
+typedef struct kvl_printer kvl_printer_t;
+struct kvl_printer {
+    kvl_list_t link;
+    void (*func)(kvl_printer_t *printer, FILE *stream, int json);
+};
+void kvl_engine_add_printer(kvl_engine_t *engine, kvl_printer_t *printer);
+void kvl_engine_remove_printer(kvl_engine_t *engine, kvl_printer_t *printer);
+
+/* Handles a connection request; the server (link/server.c) registers itself. One per engine. */
+kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl_conn_func_t func,
+                               void *arg);
+void kvl_engine_unlisten(kvl_engine_t *engine);
+void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p);
+
+/* KVLANE_PROGRESS=thread gives the engine its own thread at create; a node that is run by
+ * kvl_node_run() or a test may run the loop itself: */
+void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns);
+
+/* ---- regions (region.c) ---- */
+struct kvl_region {
+    kvl_engine_t *engine;          /* constant after create */
+    uint32_t id;                   /* constant; never reused within the engine's life, from 1 */
+    void *address;                 /* constant */
+    size_t length;                 /* constant */
+    kvl_mem_t *mems[KVL_RAILS_MAX];/* constant */
+    _Atomic long users;            /* batches under way */
+    bool exported;                 /* in the engine: peers may reach it by id */
+    kvl_list_t link;               /* in the engine: all regions */
+};
+
+/* The region that holds [address, address + length), NULL if none. Any thread. */
+kvl_region_t *kvl_region_find(kvl_engine_t *engine, const void *address, size_t length);
+/* The region with this id if it is exported, NULL if not. */
+kvl_region_t *kvl_region_by_id(kvl_engine_t *engine, uint64_t id);
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/private.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* Who drives the engine, and how one turn goes.
+ *
+ * The token (owned, owner) says who is in. Three kinds of threads take it:
+ * - the progress thread, which keeps it while nobody else wants it, also while it sleeps in epoll;
+ * - a guest in kvl_engine_wait(), which drives the engine itself until its flag is set. Meanwhile
+ *   the progress thread parks. It looks every millisecond whether guests still come; so a caller
+ *   that submits and waits in a loop never pays for waking it;
+ * - anybody for a moment (kvl_engine_enter): whoever drives gives way between two turns.
+ * Lost wake-ups: a sleeper sets `sleeping`, then looks at inbox and `wanting` once more; the others
+ * write first and look at `sleeping` after. Both orders are sequentially consistent. */
+
+#define PARK_NS   KVL_MS
+#define SLEEP_MAX KVL_SECOND
+
+static uintptr_t self_id(void)
+{
+    static _Thread_local char mark;
+
+    return (uintptr_t)&mark;
+}
+
+void kvl_engine_wake(kvl_engine_t *engine)
+{
+    uint64_t one = 1;
+
+    if (atomic_load(&engine->sleeping)) {
+        ssize_t n = write(engine->wake_fd, &one, sizeof(one));
+
+        (void)n; /* a full counter is readable too */
+    }
+}
+
+void kvl_engine_post(kvl_engine_t *engine, kvl_work_t *work)
+{
+    kvl_inbox_push(&engine->inbox, &work->node);
+    atomic_thread_fence(memory_order_seq_cst);
+    kvl_engine_wake(engine);
+}
+
+bool kvl_engine_is_inside(kvl_engine_t *engine)
+{
+    return atomic_load_explicit(&engine->owner, memory_order_relaxed) == self_id();
+}
+
+/* under lock */
+static void token_take(kvl_engine_t *engine)
+{
+    engine->owned = true;
+    atomic_store_explicit(&engine->owner, self_id(), memory_order_relaxed);
+}
+
+static void token_drop(kvl_engine_t *engine)
+{
+    atomic_store_explicit(&engine->owner, 0, memory_order_relaxed);
+    engine->owned = false;
+    if (atomic_load(&engine->wanting) || atomic_load(&engine->sleepers)) {
+        pthread_cond_broadcast(&engine->changed);
+    }
+}
+
+void kvl_engine_enter(kvl_engine_t *engine)
+{
+    if (kvl_engine_is_inside(engine)) {
+        engine->inside_depth++;
+        return;
+    }
+    pthread_mutex_lock(&engine->lock);
+    atomic_fetch_add(&engine->wanting, 1);
+    while (engine->owned) {
+        kvl_engine_wake(engine);
+        pthread_cond_wait(&engine->changed, &engine->lock);
+    }
+    atomic_fetch_sub(&engine->wanting, 1);
+    token_take(engine);
+    pthread_mutex_unlock(&engine->lock);
+    engine->now_ns = kvl_now_ns();
+}
+
+void kvl_engine_leave(kvl_engine_t *engine)
+{
+    if (engine->inside_depth) {
+        engine->inside_depth--;
+        return;
+    }
+    pthread_mutex_lock(&engine->lock);
+    token_drop(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static unsigned engine_inbox(kvl_engine_t *engine)
+{
+    kvl_inbox_node_t *node;
+    unsigned n = 0;
+
+    if (kvl_inbox_empty(&engine->inbox)) {
+        return 0;
+    }
+    node = kvl_inbox_take(&engine->inbox);
+    while (node) {
+        kvl_work_t *work = kvl_container(node, kvl_work_t, node);
+
+        node = node->next; /* the work may free itself */
+        work->func(work);
+        n++;
+    }
+    return n;
+}
+
+/* ctrl goes first and in between: a bulk message must not delay a lookup by more than itself */
+static unsigned engine_workers(kvl_engine_t *engine)
+{
+    unsigned rail, n = 0;
+
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        kvl_worker_t *const *workers = engine->rails[rail].workers;
+
+        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
+        n += kvl_worker_progress(workers[KVL_LANE_DATA]);
+        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
+        n += kvl_worker_progress(workers[KVL_LANE_SG]);
+    }
+    return n;
+}
+
+static unsigned engine_pollers(kvl_engine_t *engine)
+{
+    kvl_list_t *node = engine->pollers.next;
+    unsigned n = 0;
+
+    /* a poller may remove itself and others meanwhile: kvl_engine_remove_poller() moves next_poller */
+    for (; node != &engine->pollers; node = engine->next_poller) {
+        kvl_poller_t *poller = kvl_container(node, kvl_poller_t, link);
+
+        engine->next_poller = node->next;
+        n += poller->func(poller);
+    }
+    engine->next_poller = NULL;
+    return n;
+}
+
+/* true: sleeping is safe; false: something is there to do */
+static bool engine_arm(kvl_engine_t *engine)
+{
+    unsigned rail, lane;
+
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
+            if (kvl_worker_arm(engine->rails[rail].workers[lane]) != KVL_OK) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void engine_epoll(kvl_engine_t *engine, int64_t timeout_ns)
+{
+    struct epoll_event events[8];
+    struct timespec timeout = {.tv_sec  = timeout_ns / KVL_SECOND,
+                               .tv_nsec = timeout_ns % KVL_SECOND};
+    uint64_t count;
+    ssize_t n;
+
+    epoll_pwait2(engine->epoll_fd, events, 8, &timeout, NULL);
+    n = read(engine->wake_fd, &count, sizeof(count));
+    (void)n;
+}
+
+static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
+{
+    int64_t next = kvl_timers_next(&engine->timers);
+
+    next = next < until_ns ? next : until_ns;
+    if (next <= engine->now_ns || !engine_arm(engine)) {
+        return;
+    }
+    next = next - engine->now_ns < SLEEP_MAX ? next - engine->now_ns : SLEEP_MAX;
+    atomic_store(&engine->sleeping, true);
+    if (kvl_inbox_empty(&engine->inbox) && !atomic_load(&engine->wanting) &&
+        !atomic_load(&engine->stop) &&
+        !(engine->thread_drives && atomic_load(&engine->sleepers))) {
+        engine_epoll(engine, next);
+    }
+    atomic_store(&engine->sleeping, false);
+    engine->idle_since_ns = 0;
+}
+
+static unsigned engine_work(kvl_engine_t *engine)
+{
+    unsigned n;
+
+    engine->now_ns = kvl_now_ns();
+    n = engine_inbox(engine);
+    n += engine_workers(engine);
+    n += kvl_timers_run(&engine->timers, engine->now_ns);
+    n += engine_pollers(engine);
+    return n;
+}
+
+void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
+{
+    if (engine_work(engine)) {
+        engine->idle_since_ns = 0;
+        return;
+    }
+    if (!may_sleep) {
+        return;
+    }
+    if (!engine->idle_since_ns) {
+        engine->idle_since_ns = engine->now_ns;
+    }
+    if (engine->now_ns - engine->idle_since_ns < engine->settings->spin_ns) {
+        sched_yield();
+        return;
+    }
+    engine_sleep(engine, until_ns);
+}
+
+/* ---- guests ---- */
+
+/* Drives until the flag is set, time is over, or somebody wants in. Holds the token, not the lock. */
+static void guest_drive(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
+{
+    engine->idle_since_ns = 0;
+    while (!atomic_load_explicit(flag, memory_order_acquire) && !atomic_load(&engine->wanting)) {
+        kvl_engine_turn(engine, true, until_ns);
+        if (engine->now_ns >= until_ns) {
+            break;
+        }
+    }
+}
+
+/* under lock: the token is somebody else's; sleep until something changes. Asks the progress
+ * thread, if it is the one, to give way. */
+static void guest_sleep(kvl_engine_t *engine, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / KVL_SECOND, .tv_nsec = until_ns % KVL_SECOND};
+
+    atomic_fetch_add(&engine->sleepers, 1);
+    kvl_engine_wake(engine);
+    pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+    atomic_fetch_sub(&engine->sleepers, 1);
+}
+
+bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
+{
+    bool inside = kvl_engine_is_inside(engine);
+
+    if (atomic_load_explicit(flag, memory_order_acquire) || inside) {
+        return atomic_load_explicit(flag, memory_order_acquire); /* inside a callback: cannot wait */
+    }
+    pthread_mutex_lock(&engine->lock);
+    engine->guests++;
+    while (!atomic_load_explicit(flag, memory_order_acquire) && kvl_now_ns() < until_ns) {
+        if (engine->owned || atomic_load(&engine->wanting)) {
+            guest_sleep(engine, until_ns);
+            continue;
+        }
+        token_take(engine);
+        pthread_mutex_unlock(&engine->lock);
+        guest_drive(engine, flag, until_ns);
+        pthread_mutex_lock(&engine->lock);
+        token_drop(engine);
+    }
+    engine->guests--;
+    engine->visits++;
+    pthread_mutex_unlock(&engine->lock);
+    return atomic_load_explicit(flag, memory_order_acquire);
+}
+
+void kvl_engine_notify(kvl_engine_t *engine, bool event_fd)
+{
+    uint64_t one = 1;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&engine->sleepers)) {
+        pthread_mutex_lock(&engine->lock);
+        pthread_cond_broadcast(&engine->changed);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (event_fd && atomic_load_explicit(&engine->event_used, memory_order_relaxed)) {
+        ssize_t n = write(engine->event_fd, &one, sizeof(one));
+
+        (void)n; /* a full counter is readable too */
+    }
+}
+
+/* ---- the progress thread ---- */
+
+/* under lock: waits until no guest came for a while; work in the inbox ends it at once */
+static void thread_park(kvl_engine_t *engine)
+{
+    unsigned visits;
+
+    do {
+        struct timespec until;
+        int64_t at = kvl_now_ns() + PARK_NS;
+
+        visits        = engine->visits;
+        until.tv_sec  = at / KVL_SECOND;
+        until.tv_nsec = at % KVL_SECOND;
+        pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+    } while (!atomic_load(&engine->stop) &&
+             (engine->owned || atomic_load(&engine->wanting) || engine->guests ||
+              (engine->visits != visits && kvl_inbox_empty(&engine->inbox))));
+}
+
+static void *thread_main(void *arg)
+{
+    kvl_engine_t *engine = arg;
+
+    pthread_mutex_lock(&engine->lock);
+    while (!atomic_load(&engine->stop)) {
+        if (engine->owned || atomic_load(&engine->wanting) || engine->guests) {
+            thread_park(engine);
+            continue;
+        }
+        token_take(engine);
+        pthread_mutex_unlock(&engine->lock);
+        engine->thread_drives = true;
+        while (!atomic_load(&engine->stop) && !atomic_load(&engine->wanting) &&
+               !atomic_load(&engine->sleepers)) {
+            kvl_engine_turn(engine, true, KVL_TIME_MAX);
+        }
+        engine->thread_drives = false;
+        pthread_mutex_lock(&engine->lock);
+        token_drop(engine);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return NULL;
+}
+
+kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine)
+{
+    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+
+    if (error) {
+        return kvl_error(KVL_ERR_LIMIT, "engine: cannot start its thread (%s)", strerror(error));
+    }
+    engine->has_thread = true;
+    return KVL_OK;
+}
+
+void kvl_engine_thread_stop(kvl_engine_t *engine)
+{
+    if (!engine->has_thread) {
+        return;
+    }
+    atomic_store(&engine->stop, true);
+    kvl_engine_wake(engine);
+    pthread_mutex_lock(&engine->lock);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+    pthread_join(engine->thread, NULL);
+    engine->has_thread = false;
+}
+
+/* ---- KVLANE_PROGRESS=caller, and the event fd ---- */
+
+static void caller_rearm(kvl_engine_t *engine)
+{
+    int64_t next = kvl_timers_next(&engine->timers);
+    struct itimerspec spec = {{0, 0}, {0, 0}};
+
+    if (next != KVL_TIME_MAX) {
+        next                  = next > 0 ? next : 1;
+        spec.it_value.tv_sec  = next / KVL_SECOND;
+        spec.it_value.tv_nsec = next % KVL_SECOND;
+    }
+    timerfd_settime(engine->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+unsigned kvl_engine_progress(kvl_engine_t *engine)
+{
+    unsigned n;
+    uint64_t count;
+    ssize_t got;
+
+    kvl_engine_enter(engine);
+    got = read(engine->wake_fd, &count, sizeof(count));
+    (void)got;
+    do {
+        n = engine_work(engine);
+    } while (!n && engine->timer_fd >= 0 && !engine_arm(engine));
+    if (!n && engine->timer_fd >= 0) {
+        atomic_store(&engine->sleeping, true); /* posts write the wake fd from now on */
+        caller_rearm(engine);
+    }
+    kvl_engine_leave(engine);
+    return n;
+}
+
+int kvl_engine_event_fd(kvl_engine_t *engine)
+{
+    atomic_store(&engine->event_used, true);
+    return engine->timer_fd >= 0 ? engine->epoll_fd : engine->event_fd;
+}
+
+void kvl_engine_clear_event(kvl_engine_t *engine)
+{
+    uint64_t count;
+    ssize_t n = read(engine->event_fd, &count, sizeof(count));
+
+    (void)n;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of src/engine share. */
+#ifndef KVL_ENGINE_PRIVATE_H
+#define KVL_ENGINE_PRIVATE_H
+
+#include "engine/engine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct {
+    kvl_context_t *context;
+    kvl_worker_t *workers[KVL_LANE_COUNT];
+} kvl_rail_t;
+
+struct kvl_engine {
+    /* constant after create */
+    kvl_config_t *config;
+    const kvl_settings_t *settings;
+    uint64_t nonce; /* 56 random bits << 8 */
+    unsigned rail_count;
+    kvl_rail_t rails[KVL_RAILS_MAX];
+    int epoll_fd, wake_fd, event_fd, timer_fd; /* timer_fd: caller mode only, else -1 */
+    pthread_t thread;
+    bool has_thread;
+
+    /* engine thread only */
+    kvl_timers_t timers;
+    kvl_list_t pollers, printers;
+    kvl_ucx_listener_t *listener;
+    int64_t now_ns, idle_since_ns;
+    unsigned inside_depth;
+    kvl_list_t *next_poller; /* of the turn under way */
+    bool thread_drives;      /* the owner is the progress thread: it gives way to guests */
+
+    /* any thread */
+    kvl_inbox_t inbox;
+    _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
+    _Atomic unsigned wanting; /* threads that want the token for a moment */
+    _Atomic bool stop;
+    _Atomic bool event_used;  /* somebody asked for the event fd */
+
+    /* under lock: who is in, who waits */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* the token became free, a flag was set, or the thread has to look */
+    bool owned;
+    _Atomic(uintptr_t) owner; /* written by the owner only; compared with one's own id by anybody */
+    unsigned guests;          /* threads in kvl_engine_wait() */
+    _Atomic unsigned sleepers;/* of them, those that sleep on changed */
+    unsigned visits;          /* grows with each guest that left */
+
+    /* under region_lock */
+    pthread_mutex_t region_lock;
+    kvl_list_t regions;
+    uint32_t last_region_id;
+};
+
+/* loop.c */
+kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine);
+void kvl_engine_thread_stop(kvl_engine_t *engine);
+void kvl_engine_wake(kvl_engine_t *engine);
+
+/* region.c */
+void kvl_engine_release_regions(kvl_engine_t *engine);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/private.h"
+#include "wire/wire.h"
+
+#include <inttypes.h>
+
+/* Regions: one handle, one registration per rail, all rails or none. Registration is slow, so it
+ * takes region_lock and not the engine's token: traffic goes on meanwhile. */
+
+static void region_unmap(kvl_region_t *region)
+{
+    unsigned rail;
+
+    for (rail = 0; rail < KVL_RAILS_MAX; rail++) {
+        kvl_mem_destroy(region->mems[rail]);
+        region->mems[rail] = NULL;
+    }
+}
+
+static kvl_status_t region_map(kvl_region_t *region)
+{
+    kvl_engine_t *engine = region->engine;
+    unsigned rail;
+
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        kvl_status_t status = kvl_mem_create(engine->rails[rail].context, region->address,
+                                             region->length, &region->mems[rail]);
+
+        if (status != KVL_OK) {
+            region_unmap(region);
+            return status;
+        }
+        region->address = kvl_mem_address(region->mems[rail]); /* allocated: now it has one */
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
+                                  kvl_region_t **region_p)
+{
+    kvl_region_t *region;
+    kvl_status_t status;
+
+    region = kvl_calloc(1, sizeof(*region));
+    if (!region) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
+    }
+    region->engine  = engine;
+    region->address = address;
+    region->length  = length;
+    pthread_mutex_lock(&engine->region_lock);
+    status = region_map(region);
+    if (status == KVL_OK) {
+        region->id = ++engine->last_region_id;
+        kvl_list_push_back(&engine->regions, &region->link);
+    }
+    pthread_mutex_unlock(&engine->region_lock);
+    if (status != KVL_OK) {
+        kvl_free(region);
+        return status;
+    }
+    *region_p = region;
+    return KVL_OK;
+}
+
+kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t length,
+                                 kvl_region_t **region_p)
+{
+    if (!engine || !region_p) {
+        return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL");
+    }
+    if (!address || !length || (uintptr_t)address + length < (uintptr_t)address) {
+        return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length,
+                         address);
+    }
+    return region_create(engine, address, length, region_p);
+}
+
+kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
+{
+    if (!engine || !region_p || !length) {
+        return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL, or length is 0");
+    }
+    return region_create(engine, NULL, length, region_p);
+}
+
+void *kvl_region_address(const kvl_region_t *region)
+{
+    return region->address;
+}
+
+size_t kvl_region_length(const kvl_region_t *region)
+{
+    return region->length;
+}
+
+static void region_destroy(kvl_region_t *region)
+{
+    kvl_list_remove(&region->link);
+    region_unmap(region);
+    kvl_free(region);
+}
+
+kvl_status_t kvl_region_release(kvl_region_t *region)
+{
+    kvl_engine_t *engine;
+
+    if (!region) {
+        return KVL_OK;
+    }
+    engine = region->engine;
+    /* the token too: no message-mode op of a peer may find it while it goes */
+    kvl_engine_enter(engine);
+    if (atomic_load(&region->users)) {
+        kvl_engine_leave(engine);
+        return kvl_error(KVL_ERR_BUSY, "region %" PRIu32 ": a batch or a peer still uses it; wait for "
+                         "the batch, or cancel it", region->id);
+    }
+    pthread_mutex_lock(&engine->region_lock);
+    region_destroy(region);
+    pthread_mutex_unlock(&engine->region_lock);
+    kvl_engine_leave(engine);
+    return KVL_OK;
+}
+
+kvl_status_t kvl_region_export(kvl_region_t *region, void *blob, size_t *length_p)
+{
+    uint8_t rkey[KVL_WIRE_RKEY_MAX];
+    uint8_t scratch[KVL_WIRE_RKEY_MAX + 128];
+    size_t rkey_length = sizeof(rkey), length;
+    kvl_region_blob_t out = {.nonce = kvl_engine_nonce(region->engine)};
+    kvl_status_t status;
+
+    status = kvl_mem_pack(region->mems[0], rkey, &rkey_length);
+    if (status != KVL_OK) {
+        return status;
+    }
+    out.region = (kvl_wire_region_t){.id          = region->id,
+                                     .base        = (uintptr_t)region->address,
+                                     .length      = region->length,
+                                     .rkey_length = (uint16_t)rkey_length,
+                                     .rkey        = rkey};
+    length = kvl_put_region_blob(scratch, sizeof(scratch), &out);
+    if (*length_p < length || !blob) {
+        size_t given = *length_p;
+
+        *length_p = length;
+        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": its blob takes %zu bytes, %zu given",
+                         region->id, length, given);
+    }
+    *length_p = kvl_put_region_blob(blob, *length_p, &out);
+    kvl_engine_enter(region->engine);
+    region->exported = true;
+    kvl_engine_leave(region->engine);
+    return KVL_OK;
+}
+
+kvl_region_t *kvl_region_find(kvl_engine_t *engine, const void *address, size_t length)
+{
+    uintptr_t first = (uintptr_t)address;
+    kvl_region_t *found = NULL;
+    kvl_list_t *node;
+
+    pthread_mutex_lock(&engine->region_lock);
+    for (node = engine->regions.next; node != &engine->regions && !found; node = node->next) {
+        kvl_region_t *region = kvl_container(node, kvl_region_t, link);
+        uintptr_t base = (uintptr_t)region->address;
+
+        if (first >= base && first - base <= region->length &&
+            length <= region->length - (first - base)) {
+            found = region;
+        }
+    }
+    pthread_mutex_unlock(&engine->region_lock);
+    return found;
+}
+
+kvl_region_t *kvl_region_by_id(kvl_engine_t *engine, uint64_t id)
+{
+    kvl_region_t *found = NULL;
+    kvl_list_t *node;
+
+    pthread_mutex_lock(&engine->region_lock);
+    for (node = engine->regions.next; node != &engine->regions && !found; node = node->next) {
+        kvl_region_t *region = kvl_container(node, kvl_region_t, link);
+
+        if (region->id == id && region->exported) {
+            found = region;
+        }
+    }
+    pthread_mutex_unlock(&engine->region_lock);
+    return found;
+}
+
+void kvl_engine_release_regions(kvl_engine_t *engine)
+{
+    while (!kvl_list_empty(&engine->regions)) {
+        region_destroy(kvl_container(engine->regions.next, kvl_region_t, link));
+    }
+}

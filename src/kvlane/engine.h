@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file engine.h
+ * Settings, the engine that moves everything, and batches.
+ *
+ *     kvl_config_t *config;
+ *     kvl_engine_t *engine;
+ *     kvl_config_create(&config);
+ *     kvl_config_set(config, "KVLANE_DEPTH", "16");
+ *     kvl_engine_params_t params = {.config = config, .address = "10.0.0.7:7700"};
+ *     if (kvl_engine_create(&params, &engine) != KVL_OK)
+ *         errx(1, "%s", kvl_error_text());
+ *     ...
+ *     kvl_engine_destroy(engine);
+ *     kvl_config_destroy(config);
+ *
+ * Settings come from the environment (KVLANE_*); kvl_config_set() overrides them for one engine,
+ * so two engines of a process may differ. `kvlane_info -c` lists every setting.
+ */
+#ifndef KVLANE_ENGINE_H
+#define KVLANE_ENGINE_H
+
+#include <kvlane/export.h>
+#include <kvlane/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kvl_config kvl_config_t;
+typedef struct kvl_engine kvl_engine_t;
+typedef struct kvl_batch  kvl_batch_t;
+
+/** Reads the environment. KVL_ERR_CONFIG if a KVLANE_ name is unknown or a value is bad. */
+KVL_API kvl_status_t kvl_config_create(kvl_config_t **config_p);
+/** Overrides one setting. @a name is a full name such as "KVLANE_DEPTH". KVL_ERR_CONFIG if bad. */
+KVL_API kvl_status_t kvl_config_set(kvl_config_t *config, const char *name, const char *value);
+/** The value in force as text, or NULL for an unknown name. Owned by @a config. */
+KVL_API const char *kvl_config_get(const kvl_config_t *config, const char *name);
+/** Prints every setting: value, default, unit, source and doc; as JSON if @a json is not 0. */
+KVL_API void kvl_config_print(const kvl_config_t *config, FILE *stream, int json);
+KVL_API void kvl_config_destroy(kvl_config_t *config);
+
+typedef struct {
+    const kvl_config_t *config; /**< copied; NULL: the environment alone */
+    const char *address;        /**< "host:port" it will talk to or listen on; NULL: unknown.
+                                     Picks the tcp device when the user named none. */
+} kvl_engine_params_t;
+
+/**
+ * Creates an engine: UCX contexts and workers, and a progress thread unless
+ * KVLANE_PROGRESS=caller.
+ * @param params  NULL: all defaults.
+ * @return KVL_OK, KVL_ERR_CONFIG, KVL_ERR_NO_DEVICE, KVL_ERR_RAIL, KVL_ERR_NO_MEMORY,
+ *         KVL_ERR_UNSUPPORTED (two different libucp in the process: both paths in the text).
+ * **Blocks** while UCX starts (milliseconds).
+ */
+KVL_API kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p);
+
+/** Closes what is still open on the engine, waits until all is quiet, frees. NULL is accepted. */
+KVL_API void kvl_engine_destroy(kvl_engine_t *engine);
+
+/** KVLANE_PROGRESS=caller: does what can be done now; returns the number of events handled. */
+KVL_API unsigned kvl_engine_progress(kvl_engine_t *engine);
+
+/**
+ * A file descriptor that is readable when a batch without a callback has completed, or (with
+ * KVLANE_PROGRESS=caller) when kvl_engine_progress() has work. Owned by the engine. Level
+ * triggered; kvl_engine_clear_event() resets it before the batches are tested.
+ */
+KVL_API int kvl_engine_event_fd(kvl_engine_t *engine);
+KVL_API void kvl_engine_clear_event(kvl_engine_t *engine);
+
+/** Prints contexts, workers, peers, endpoints, modes, depth in force and counters. */
+KVL_API void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json);
+
+/** Called once when the batch is complete and quiet; on the thread that progresses the engine.
+ *  It may submit; it must not wait, release or destroy. */
+typedef void (*kvl_batch_func_t)(kvl_batch_t *batch, void *arg);
+
+typedef struct {
+    int64_t timeout_ms;         /**< from now; 0: KVLANE_TIMEOUT; there is no "forever" */
+    kvl_batch_func_t callback;  /**< NULL: use test, wait or the event fd */
+    void *arg;                  /**< handed to @a callback */
+} kvl_batch_params_t;
+
+/** KVL_INPROGRESS, or the batch's status: KVL_OK if every item is KVL_OK, else the worst. */
+KVL_API kvl_status_t kvl_batch_test(kvl_batch_t *batch);
+
+/**
+ * Waits until the batch is complete or @a timeout_ms passed (negative: until its own deadline,
+ * which always comes). Progresses the engine meanwhile.
+ * @return as kvl_batch_test().
+ */
+KVL_API kvl_status_t kvl_batch_wait(kvl_batch_t *batch, int64_t timeout_ms);
+
+/** Asks for an early end; the batch still completes through its usual way, quiet. Idempotent. */
+KVL_API void kvl_batch_cancel(kvl_batch_t *batch);
+
+/** Number of items in the batch. */
+KVL_API size_t kvl_batch_count(const kvl_batch_t *batch);
+
+/**
+ * Status of item @a index of a complete batch (KVL_INPROGRESS before).
+ * @param length_p  may be NULL; get and exists: the stored length in bytes if known, else 0.
+ */
+KVL_API kvl_status_t kvl_batch_item(const kvl_batch_t *batch, size_t index, uint64_t *length_p);
+
+/** A text for the first failure of a complete batch: what failed, where, and the way out. */
+KVL_API const char *kvl_batch_cause(const kvl_batch_t *batch);
+
+/** Gives the batch back. KVL_ERR_BUSY if it is not complete (cancel and wait first). */
+KVL_API kvl_status_t kvl_batch_release(kvl_batch_t *batch);
+
+/** kvlane's version, such as "0.1.0", and the version of the libucp that is loaded. */
+KVL_API const char *kvl_version(void);
+KVL_API const char *kvl_ucx_version(void);
+/** Path of the loaded libucp; "" if unknown. */
+KVL_API const char *kvl_ucx_path(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

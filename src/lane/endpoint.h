@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One endpoint: a ucp_ep that knows its lane, rail and owner for life, and its credit. Used by
+ * both sides: a link (initiator) and a session (acceptor). Engine thread only. */
+#ifndef KVL_LANE_ENDPOINT_H
+#define KVL_LANE_ENDPOINT_H
+
+#include "base/list.h"
+#include "ucx/ucx.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { KVL_LANE_CTRL, KVL_LANE_DATA, KVL_LANE_SG, KVL_LANE_COUNT } kvl_lane_kind_t;
+
+const char *kvl_lane_name(kvl_lane_kind_t lane); /* "ctrl", "data", "sg" */
+
+typedef struct kvl_endpoint kvl_endpoint_t;
+
+/* What the owner (link or session) hears from the engine's workers. */
+typedef struct {
+    /* an active message arrived on this endpoint */
+    kvl_status_t (*am)(kvl_endpoint_t *endpoint, const kvl_am_t *am);
+    /* the connection is gone: note it, close later (not from here) */
+    void (*failed)(kvl_endpoint_t *endpoint, kvl_status_t status);
+} kvl_endpoint_ops_t;
+
+struct kvl_endpoint {
+    kvl_ep_t *ep;
+    kvl_lane_kind_t lane; /* constant after init */
+    unsigned rail, index; /* constant after init; index within lane and rail */
+    const kvl_endpoint_ops_t *ops; /* constant after init */
+    void *owner;                   /* constant after init */
+    bool failed;                   /* nothing may be posted any more */
+
+    /* credit: ops handed to UCP and not done (flush included on sg) <= window */
+    unsigned window, outstanding;
+
+    /* remote keys of this endpoint, by region slot of the peer */
+    kvl_rkey_t **rkeys;
+    unsigned rkey_count;
+
+    /* flush: one at a time; moves that need a later one wait in flush_wait (lane/mover.c) */
+    kvl_req_t flush_req;
+    bool flushing;
+    kvl_list_t flush_now, flush_wait;
+
+    /* counters */
+    uint64_t ops_done, bytes_done, errors;
+};
+
+/* For kvl_ep_params_t.failed; arg is the kvl_endpoint_t: hands on to its owner. */
+static inline void kvl_endpoint_failed(kvl_ep_t *ep, kvl_status_t status, void *arg)
+{
+    kvl_endpoint_t *endpoint = (kvl_endpoint_t *)arg;
+
+    (void)ep;
+    endpoint->ops->failed(endpoint, status);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The scheduler of one link: takes moves (items whose lease is known), cuts them into ops, and keeps
+ * endpoints busy within their credit, fairly between flows (batches). Engine thread only.
+ *
+ * Depth: at most `depth` moves are active at a time; ops of the sg lane under way on one rail are at
+ * most min(depth, sg endpoints), at most ONE on each sg endpoint; a data endpoint has a window of
+ * min(data_depth, depth). When fewer moves than depth are active, the ops of one move use
+ * the idle sg endpoints (work conserving). Flows take turns op by op; a flow's moves go in order.
+ *
+ * A move is done when all its ops are done and, for onesided puts, every endpoint that carried one
+ * was flushed after its last op. In message mode a put is done when UCX needs its memory no more:
+ * whether the bytes arrived is for the target to say (COMMIT, XFER_FIN). */
+#ifndef KVL_LANE_MOVER_H
+#define KVL_LANE_MOVER_H
+
+#include "base/config.h"
+#include "lane/endpoint.h"
+#include "wire/wire.h"
+
+typedef enum { KVL_MOVE_PUT, KVL_MOVE_GET } kvl_move_dir_t;
+typedef enum { KVL_MODE_NONE, KVL_MODE_IS_ONESIDED, KVL_MODE_IS_MESSAGE } kvl_mode_t;
+
+const char *kvl_mode_name(kvl_mode_t mode); /* "onesided", "message", "none" */
+
+/* One contiguous local piece and where its first byte goes (comes from) within the remote region. */
+typedef struct {
+    void *address;
+    size_t length;             /* > 0 */
+    kvl_mem_t *const *mems;    /* registrations by rail (kvl_region.mems) */
+    uint64_t remote_offset;    /* from the start of the remote region */
+} kvl_piece_t;
+
+/* A remote region as this link knows it: one per (region id), keys on each endpoint. */
+typedef struct {
+    uint32_t id;
+    unsigned slot;     /* index into kvl_endpoint.rkeys */
+    uint64_t base[16]; /* remote address of its first byte, by rail */
+    uint64_t length;
+} kvl_remote_region_t;
+
+/* Fairness unit: a batch on this link. Zero-init then kvl_flow_init(). */
+typedef struct {
+    kvl_list_t link;  /* in the mover's round, when it has queued work */
+    kvl_list_t moves; /* not fully posted, in order */
+} kvl_flow_t;
+void kvl_flow_init(kvl_flow_t *flow);
+
+typedef struct kvl_move kvl_move_t;
+struct kvl_move {
+    /* set by the submitter, constant until done */
+    kvl_move_dir_t dir;
+    kvl_lane_kind_t lane;      /* data or sg: kvl_lane_choose() */
+    const kvl_piece_t *pieces; /* stay until done */
+    size_t piece_count;
+    const kvl_remote_region_t *remote;
+    uint8_t scope;             /* message mode: 0 lease, 1 region: see kvl_data_head_t */
+    uint64_t token;            /* lease id or region id */
+    uint32_t generation;
+    uint64_t transfer;
+    uint64_t value_offset;     /* scope 0: remote_offset of the value's first byte; op offsets on
+                                  the wire are relative to it */
+    void (*done)(kvl_move_t *move, kvl_status_t status); /* once, never from submit or cancel */
+
+    /* private to the mover */
+    kvl_list_t link;
+    kvl_flow_t *flow;
+    size_t piece, piece_at;    /* cursor */
+    unsigned ops_out;          /* ops at UCP */
+    unsigned flushes;          /* endpoint flushes it waits for */
+    unsigned ops_total;        /* ops posted: XFER_FIN tells the target */
+    uint64_t used[2];          /* endpoints that carried a onesided put: bit = place in the mover */
+    kvl_status_t status;
+    uint8_t state;
+};
+
+typedef struct kvl_mover kvl_mover_t;
+
+typedef struct {
+    unsigned depth, data_depth; /* in force */
+    uint64_t chunk_bytes;       /* longest op */
+    kvl_mode_t put_mode, get_mode;
+    bool iov_is_fast;
+    uint64_t pack_max;          /* pieces up to this length are packed in message mode */
+} kvl_mover_params_t;
+
+kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mover_p);
+void kvl_mover_destroy(kvl_mover_t *mover); /* no move may be left */
+/* Adds a ready data or sg endpoint; its window is set here. */
+kvl_status_t kvl_mover_add(kvl_mover_t *mover, kvl_endpoint_t *endpoint);
+
+/* Queues a move; posting happens in kvl_mover_pump(). Cannot fail. */
+void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move);
+/* Posts what credit allows and finishes what is over; returns the number of things done. Bounded:
+ * at most some hundred ops a call, so that one turn of the engine stays short. */
+unsigned kvl_mover_pump(kvl_mover_t *mover);
+/* No more ops of this move; done fires with @a status from a later pump, once its ops are back
+ * (onesided puts: and flushed). A move that is done already is left alone. */
+void kvl_mover_cancel(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status);
+/* The link is going down: no more posting on anything; each move's done fires with @a status once
+ * its ops are back (the link force-closes the endpoints; no flush any more). */
+void kvl_mover_stop(kvl_mover_t *mover, kvl_status_t status);
+/* true if no op is at UCP */
+bool kvl_mover_idle(const kvl_mover_t *mover);
+/* true if an op or flush of @a move is at UCP: the caller's memory may still be touched */
+bool kvl_move_busy(const kvl_move_t *move);
+
+/* A KVL_AM_GET_REPLY arrived; head was decoded. Returns what the AM handler must return. An unknown
+ * op or a wrong length is KVL_ERR_PROTOCOL: the link goes down. */
+kvl_status_t kvl_mover_reply(kvl_mover_t *mover, kvl_endpoint_t *endpoint,
+                             const kvl_data_head_t *head, const kvl_am_t *am);
+
+/* Which lane an item takes (lane/policy.c):
+ * KVLANE_SG=auto: sg for more than one segment after merging neighbours, and for any device memory
+ * of more than one segment; data for one segment. always, never: as said (device memory of more
+ * than one segment takes sg even then). */
+kvl_lane_kind_t kvl_lane_choose(kvl_sg_policy_t policy, size_t segment_count, bool device_memory);
+/* Merges pieces that are neighbours both here and there; returns the new count. */
+size_t kvl_pieces_merge(kvl_piece_t *pieces, size_t count);
+
+typedef struct {
+    uint64_t puts, gets, bytes_put, bytes_got, flushes, errors;
+    unsigned active, queued, sg_out, sg_out_max; /* sg ops under way now, and at most */
+} kvl_mover_stats_t;
+void kvl_mover_stats(const kvl_mover_t *mover, kvl_mover_stats_t *stats_p);
+
+#endif

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/process.h"
+#include "link/private.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* From nothing to a session: ctrl endpoint, HELLO, regions; then data and sg endpoints, each of which
+ * introduces itself (EP_HELLO) because connections are accepted in any order; then the self-test. */
+
+#define BYE_TIMEOUT KVL_SECOND
+
+static kvl_status_t line_open(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned index)
+{
+    kvl_endpoint_t *endpoint = &line->endpoint;
+    kvl_ep_params_t params   = {.worker = kvl_engine_worker(link->engine, 0, lane),
+                                .failed = NULL,
+                                .arg    = endpoint};
+
+    endpoint->lane  = lane;
+    endpoint->index = index;
+    endpoint->ops   = &kvl_link_endpoint_ops;
+    endpoint->owner = link;
+    kvl_list_init(&endpoint->flush_now);
+    kvl_list_init(&endpoint->flush_wait);
+    params.failed = kvl_endpoint_failed;
+    return kvl_ep_connect(&params, &link->addr, &endpoint->ep);
+}
+
+static uint8_t mode_on_wire(kvl_mode_policy_t mode)
+{
+    return (uint8_t)mode;
+}
+
+static void hello_fill(const kvl_link_t *link, kvl_hello_t *hello)
+{
+    const kvl_settings_t *settings = kvl_engine_settings(link->engine);
+    unsigned data_depth            = settings->data_depth ? settings->data_depth : settings->depth;
+
+    *hello = (kvl_hello_t){.version_min   = KVL_WIRE_VERSION_MIN,
+                           .version_max   = KVL_WIRE_VERSION,
+                           .nonce         = kvl_engine_nonce(link->engine),
+                           .depth         = (uint16_t)settings->depth,
+                           .sg_endpoints  = (uint16_t)settings->sg_endpoints,
+                           .data_depth    = (uint16_t)data_depth,
+                           .mode          = mode_on_wire(settings->mode),
+                           .transport     = link->transport,
+                           .inline_max    = (uint32_t)settings->inline_max,
+                           .retired_count = (uint16_t)link->retired_count};
+    memcpy(hello->retired, link->retired, sizeof(hello->retired[0]) * link->retired_count);
+    kvl_process_identity(hello);
+}
+
+static kvl_status_t region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
+                               kvl_link_region_t **region_p)
+{
+    kvl_link_region_t *region = NULL, *grown;
+    unsigned i;
+
+    for (i = 0; i < link->region_count && !region; i++) {
+        if (!link->regions[i].used) {
+            region = &link->regions[i];
+        }
+    }
+    if (!region) {
+        if (link->region_count == KVL_WIRE_REGIONS_MAX) {
+            return kvl_error(KVL_ERR_LIMIT, "link %s: more than %u regions of one peer", link->address,
+                             KVL_WIRE_REGIONS_MAX);
+        }
+        if (!link->regions) { /* never moves: others keep pointers into it */
+            grown = kvl_calloc(KVL_WIRE_REGIONS_MAX, sizeof(*grown));
+            if (!grown) {
+                return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+            }
+            link->regions = grown;
+        }
+        region = &link->regions[link->region_count++];
+    }
+    *region = (kvl_link_region_t){.region      = {.id     = wire->id,
+                                                  .slot   = (unsigned)(region - link->regions),
+                                                  .length = wire->length},
+                                  .rkey_length = wire->rkey_length};
+    region->region.base[0] = wire->base;
+    region->rkey           = kvl_malloc(wire->rkey_length ? wire->rkey_length : 1);
+    if (!region->rkey) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    memcpy(region->rkey, wire->rkey, wire->rkey_length);
+    region->used = true;
+    *region_p    = region;
+    return KVL_OK;
+}
+
+void kvl_link_drop_regions(kvl_link_t *link)
+{
+    unsigned i;
+
+    for (i = 0; i < link->region_count; i++) {
+        kvl_free(link->regions[i].rkey);
+        link->regions[i] = (kvl_link_region_t){.used = false};
+    }
+    link->region_count = 0;
+}
+
+kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
+{
+    unsigned slot = region->region.slot;
+
+    if (slot >= endpoint->rkey_count) {
+        kvl_rkey_t **grown = kvl_realloc(endpoint->rkeys, (slot + 1) * sizeof(*grown));
+
+        if (!grown) {
+            return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+        }
+        memset(grown + endpoint->rkey_count, 0, (slot + 1 - endpoint->rkey_count) * sizeof(*grown));
+        endpoint->rkeys      = grown;
+        endpoint->rkey_count = slot + 1;
+    }
+    if (!region->rkey_length) { /* a peer that is reached by messages only */
+        return KVL_OK;
+    }
+    return kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
+}
+
+const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id)
+{
+    unsigned i;
+
+    for (i = 0; i < link->region_count; i++) {
+        if (link->regions[i].used && link->regions[i].region.id == id) {
+            return &link->regions[i].region;
+        }
+    }
+    return NULL;
+}
+
+kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
+                             const kvl_remote_region_t **region_p)
+{
+    kvl_link_region_t *region;
+    kvl_status_t status;
+    unsigned i;
+
+    if (link->state != KVL_LINK_UP) {
+        return kvl_error(KVL_ERR_UNREACHABLE, "link %s: not connected", link->address);
+    }
+    status = region_add(link, wire, &region);
+    for (i = 1; status == KVL_OK && i < link->line_count; i++) {
+        status = kvl_link_unpack(link, &link->lines[i].endpoint, region);
+    }
+    if (status == KVL_OK) {
+        *region_p = &region->region;
+    }
+    return status;
+}
+
+void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *remote)
+{
+    kvl_link_region_t *region = kvl_container(remote, kvl_link_region_t, region);
+    unsigned i;
+
+    if (!link->region_count || !region->used) {
+        return; /* the link went down meanwhile and dropped it */
+    }
+    for (i = 1; i < link->line_count; i++) {
+        kvl_endpoint_t *endpoint = &link->lines[i].endpoint;
+
+        if (remote->slot < endpoint->rkey_count) {
+            kvl_rkey_destroy(endpoint->rkeys[remote->slot]);
+            endpoint->rkeys[remote->slot] = NULL;
+        }
+    }
+    kvl_free(region->rkey);
+    *region = (kvl_link_region_t){.used = false};
+}
+
+static kvl_status_t terms_check(kvl_link_t *link)
+{
+    const kvl_settings_t *settings = kvl_engine_settings(link->engine);
+    kvl_hello_ok_t *terms          = &link->terms;
+    unsigned data_depth            = settings->data_depth ? settings->data_depth : settings->depth;
+
+    if (!terms->depth || terms->depth > settings->depth || !terms->sg_endpoints ||
+        terms->sg_endpoints > settings->sg_endpoints || !terms->data_depth ||
+        terms->data_depth > data_depth || terms->inline_max > settings->inline_max ||
+        !terms->session || terms->chunk_bytes < 4096) {
+        return kvl_error(KVL_ERR_PROTOCOL, "HELLO_OK with terms that were not offered");
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t hello_read(kvl_link_t *link, const kvl_msg_head_t *head, kvl_rbuf_t *body)
+{
+    kvl_status_t status;
+    unsigned i;
+
+    status = kvl_get_hello_ok(body, &link->terms);
+    if (status == KVL_OK) {
+        status = terms_check(link);
+    }
+    for (i = 0; status == KVL_OK && i < head->count; i++) {
+        kvl_wire_region_t wire;
+        kvl_link_region_t *region;
+
+        status = kvl_get_region(body, &wire);
+        if (status == KVL_OK) {
+            status = region_add(link, &wire, &region);
+        }
+    }
+    return status == KVL_OK ? kvl_wire_close(body) : status;
+}
+
+static bool hello_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body)
+{
+    kvl_link_t *link = kvl_container(call, kvl_link_t, hello);
+
+    if (!body) {
+        if (head->status == KVL_ERR_REFUSED || head->status == KVL_ERR_VERSION ||
+            kvl_status_group((kvl_status_t)head->status) == KVL_GROUP_BATCH) {
+            kvl_link_fail(link, KVL_ERR_REFUSED, "refused by %s", kvl_error_text());
+        } else {
+            kvl_link_fail(link, KVL_ERR_UNREACHABLE, "%s: HELLO failed (%s)", link->address,
+                          kvl_status_string((kvl_status_t)head->status));
+        }
+        return true;
+    }
+    if (head->type != KVL_MSG_HELLO_OK || hello_read(link, head, body) != KVL_OK) {
+        link->terms.session = 0;
+        kvl_link_protocol_error(link, head->type == KVL_MSG_HELLO_OK ? kvl_error_text()
+                                                                     : "another answer than HELLO_OK");
+        return true;
+    }
+    link->stage = KVL_STAGE_ENDPOINTS;
+    return true;
+}
+
+static kvl_status_t hello_send(kvl_link_t *link)
+{
+    kvl_hello_t hello;
+    kvl_wbuf_t *w = kvl_link_call_begin(link);
+
+    if (!w) {
+        return KVL_ERR_NO_MEMORY;
+    }
+    hello_fill(link, &hello);
+    kvl_put_hello(w, &hello);
+    link->hello.answer = hello_answer;
+    return kvl_link_call_send(link, KVL_MSG_HELLO, &link->hello, KVL_TIME_MAX);
+}
+
+static void attempt_timer(kvl_timer_t *timer)
+{
+    kvl_link_t *link = kvl_container(timer, kvl_link_t, timer);
+
+    kvl_link_fail(link, KVL_ERR_UNREACHABLE, "%s: no session within KVLANE_CONNECT_TIMEOUT (%s)",
+                  link->address,
+                  link->stage == KVL_STAGE_HELLO       ? "no answer to HELLO"
+                  : link->stage == KVL_STAGE_ENDPOINTS ? "not all endpoints came up"
+                                                       : "the self-test did not end");
+}
+
+static kvl_status_t start_ctrl(kvl_link_t *link)
+{
+    int64_t end = kvl_time_add(kvl_engine_now(link->engine),
+                               kvl_engine_settings(link->engine)->connect_timeout_ns);
+    kvl_status_t status;
+
+    link->lines = kvl_calloc(1, sizeof(*link->lines));
+    if (!link->lines) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    link->line_count = 1;
+    status = kvl_timer_set(kvl_engine_timers(link->engine), &link->timer, end, attempt_timer);
+    if (status == KVL_OK) {
+        status = line_open(link, &link->lines[0], KVL_LANE_CTRL, 0);
+    }
+    return status == KVL_OK ? hello_send(link) : status;
+}
+
+void kvl_link_start(kvl_link_t *link)
+{
+    kvl_status_t status;
+
+    link->cause[0] = '\0';
+    link->state    = KVL_LINK_CONNECTING;
+    link->stage    = KVL_STAGE_HELLO;
+    link->failed   = false;
+    status         = start_ctrl(link);
+    if (status < 0) { /* down() follows from the poller */
+        kvl_link_fail(link, kvl_status_group(status) == KVL_GROUP_BATCH ? status : KVL_ERR_UNREACHABLE,
+                      "%s: %s", link->address, kvl_error_text());
+    }
+}
+
+/* ---- data and sg endpoints ---- */
+
+static kvl_status_t ep_hello_send(kvl_link_t *link, kvl_line_t *line)
+{
+    kvl_ep_hello_t hello = {.session = link->terms.session,
+                            .lane    = (uint8_t)line->endpoint.lane,
+                            .index   = (uint16_t)line->endpoint.index};
+    kvl_sendbuf_t *buf   = kvl_sendbuf_get(&link->pool, KVL_WIRE_MAX);
+    kvl_status_t status;
+
+    if (!buf) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    kvl_put_ep_hello(&buf->writer, &hello);
+    status = kvl_sendbuf_send(buf, &line->endpoint, KVL_AM_EP_HELLO, KVL_MSG_EP_HELLO,
+                              ++link->last_request, KVL_OK);
+    return status < 0 ? status : KVL_OK;
+}
+
+static kvl_status_t endpoints_open(kvl_link_t *link)
+{
+    unsigned count = 2u + link->terms.sg_endpoints, i;
+    kvl_line_t *lines;
+
+    lines = kvl_calloc(count, sizeof(*lines));
+    if (!lines) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    /* the ctrl endpoint moves: tell UCX its new place before anything can arrive on it */
+    lines[0] = link->lines[0];
+    kvl_list_init(&lines[0].endpoint.flush_now);
+    kvl_list_init(&lines[0].endpoint.flush_wait);
+    kvl_ep_set_arg(lines[0].endpoint.ep, &lines[0].endpoint);
+    kvl_free(link->lines);
+    link->lines      = lines;
+    link->line_count = count;
+    for (i = 1; i < count; i++) {
+        kvl_lane_kind_t lane = i == 1 ? KVL_LANE_DATA : KVL_LANE_SG;
+        kvl_status_t status  = line_open(link, &lines[i], lane, i == 1 ? 0 : i - 2);
+
+        if (status == KVL_OK) {
+            status = ep_hello_send(link, &lines[i]);
+        }
+        if (status != KVL_OK) {
+            return status;
+        }
+    }
+    return KVL_OK;
+}
+
+void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am)
+{
+    kvl_line_t *line = kvl_container(endpoint, kvl_line_t, endpoint);
+    char text[KVL_WIRE_TEXT_MAX + 1];
+    kvl_ep_hello_t hello;
+    kvl_msg_head_t head;
+    kvl_rbuf_t body;
+
+    if (!am->data || kvl_wire_open(&body, am->data, am->length, &head) != KVL_OK) {
+        kvl_link_protocol_error(link, "a damaged answer to EP_HELLO");
+        return;
+    }
+    if (head.type == KVL_MSG_REFUSE && kvl_get_text(&body, text) == KVL_OK) {
+        kvl_link_fail(link, KVL_ERR_REFUSED, "%s: endpoint refused: %s", link->address, text);
+        return;
+    }
+    if (head.type != KVL_MSG_EP_OK || kvl_get_ep_hello(&body, &hello) != KVL_OK ||
+        hello.session != link->terms.session || hello.lane != endpoint->lane ||
+        hello.index != endpoint->index || line->ready) {
+        kvl_link_protocol_error(link, "an answer to EP_HELLO that does not fit");
+        return;
+    }
+    line->ready = true;
+    link->ready_count++;
+}
+
+static kvl_status_t modes_choose(kvl_link_t *link)
+{
+    kvl_mode_policy_t policy = kvl_engine_settings(link->engine)->mode;
+    kvl_status_t status      = kvl_ep_info(link->lines[1].endpoint.ep, &link->info);
+    bool keys                = link->region_count == 0 || link->regions[0].rkey_length > 0;
+
+    if (status != KVL_OK) {
+        return status;
+    }
+    if (policy == KVL_MODE_ONESIDED && !(link->info.put_onesided && link->info.get_onesided && keys)) {
+        return kvl_error(KVL_ERR_UNSUPPORTED,
+                         "KVLANE_MODE=onesided, but %s does not move %s by true RMA on UCX %s (%s); use "
+                         "KVLANE_MODE=auto, or another transport by KVLANE_RAILS or KVLANE_UCX_TLS",
+                         link->info.transport, link->info.put_onesided ? "gets" : "puts",
+                         kvl_ucx_version(), link->info.detail);
+    }
+    link->put_mode = link->get_mode = KVL_MODE_IS_MESSAGE;
+    if (policy != KVL_MODE_MESSAGE && keys) {
+        link->put_mode = link->info.put_onesided ? KVL_MODE_IS_ONESIDED : KVL_MODE_IS_MESSAGE;
+        link->get_mode = link->info.get_onesided ? KVL_MODE_IS_ONESIDED : KVL_MODE_IS_MESSAGE;
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t mover_start(kvl_link_t *link)
+{
+    const kvl_settings_t *settings = kvl_engine_settings(link->engine);
+    kvl_mover_params_t params      = {.depth       = link->terms.depth,
+                                      .data_depth  = link->terms.data_depth,
+                                      .chunk_bytes = link->terms.chunk_bytes < settings->chunk_bytes
+                                                         ? link->terms.chunk_bytes
+                                                         : settings->chunk_bytes,
+                                      .put_mode    = link->put_mode,
+                                      .get_mode    = link->get_mode,
+                                      .iov_is_fast = link->info.iov_is_fast,
+                                      .pack_max    = settings->pack_max};
+    kvl_status_t status            = kvl_mover_create(&params, &link->mover);
+    unsigned i, j;
+
+    for (i = 1; status == KVL_OK && i < link->line_count; i++) {
+        for (j = 0; status == KVL_OK && j < link->region_count; j++) {
+            status = kvl_link_unpack(link, &link->lines[i].endpoint, &link->regions[j]);
+        }
+        if (status == KVL_OK) {
+            status = kvl_mover_add(link->mover, &link->lines[i].endpoint);
+        }
+    }
+    return status;
+}
+
+void kvl_link_handshake_step(kvl_link_t *link)
+{
+    kvl_status_t status = KVL_OK;
+
+    if (link->stage != KVL_STAGE_ENDPOINTS) {
+        return;
+    }
+    if (link->line_count == 1) {
+        status = endpoints_open(link);
+    } else if (link->ready_count == link->line_count - 1) {
+        status = modes_choose(link);
+        if (status == KVL_OK) {
+            status = mover_start(link);
+        }
+        if (status == KVL_OK) {
+            kvl_link_test_start(link);
+        }
+    }
+    if (status != KVL_OK) {
+        kvl_link_fail(link, status, "%s: %s", link->address, kvl_error_text());
+    }
+}
+
+/* ---- goodbye: tells the peer that nothing of this session can touch its memory any more ---- */
+
+static bool bye_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body)
+{
+    kvl_link_t *link = kvl_container(call, kvl_link_t, hello);
+
+    (void)head;
+    (void)body;
+    kvl_link_fail(link, KVL_OK, "closed");
+    return true;
+}
+
+void kvl_link_say_bye(kvl_link_t *link)
+{
+    kvl_mover_stats_t stats;
+    kvl_status_t status = KVL_ERR_BUSY;
+
+    kvl_mover_stats(link->mover, &stats);
+    if (!stats.active && !stats.queued && kvl_mover_idle(link->mover) &&
+        kvl_link_call_begin(link)) {
+        link->hello.answer = bye_answer;
+        status = kvl_link_call_send(link, KVL_MSG_BYE, &link->hello,
+                                    kvl_time_add(kvl_engine_now(link->engine), BYE_TIMEOUT));
+    }
+    if (status != KVL_INPROGRESS) {
+        kvl_link_fail(link, KVL_OK, "closed");
+    }
+}

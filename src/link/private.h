@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of a link share. */
+#ifndef KVL_LINK_PRIVATE_H
+#define KVL_LINK_PRIVATE_H
+
+#include "link/link.h"
+#include "link/sendbuf.h"
+
+#define KVL_LINK_TEXT 320
+
+/* one endpoint of a link, from connect to the end of its close */
+typedef struct {
+    kvl_endpoint_t endpoint;
+    kvl_req_t close_req;
+    bool ready;  /* EP_OK came */
+    bool closing, closed;
+} kvl_line_t;
+
+/* a region of the peer: what it said, and the packed key for endpoints to come */
+typedef struct {
+    kvl_remote_region_t region;
+    bool used;
+    uint16_t rkey_length;
+    uint8_t *rkey;
+} kvl_link_region_t;
+
+typedef enum {
+    KVL_STAGE_NONE,
+    KVL_STAGE_HELLO,     /* ctrl connects, HELLO is under way */
+    KVL_STAGE_ENDPOINTS, /* data and sg connect and introduce themselves */
+    KVL_STAGE_FILL,      /* self-test: the peer fills its scratch */
+    KVL_STAGE_GET,       /* ... we read it, by data and by sg */
+    KVL_STAGE_PUT,       /* ... we write it, by data and by sg */
+    KVL_STAGE_HASH,      /* ... the peer tells what it sees */
+    KVL_STAGE_DONE
+} kvl_stage_t;
+
+typedef struct {
+    kvl_mem_t *mems[KVL_RAILS_MAX];
+    uint8_t *memory;       /* two halves: data, sg */
+    size_t length;         /* of one half */
+    kvl_piece_t pieces[2][16];
+    kvl_move_t moves[2];
+    kvl_flow_t flow;
+    unsigned moving;
+    kvl_status_t status;
+    kvl_call_t call;
+    kvl_timer_t timer;
+    unsigned tries;
+    uint64_t seed;
+} kvl_selftest_state_t;
+
+struct kvl_link {
+    /* constant after create */
+    kvl_engine_t *engine;
+    char *address;
+    kvl_addr_t addr;
+    bool transport;
+    const kvl_link_ops_t *ops;
+    void *arg;
+
+    /* engine thread only */
+    kvl_link_state_t state;
+    kvl_stage_t stage;
+    kvl_poller_t poller;
+    kvl_printer_t printer;
+    kvl_timer_t timer; /* CONNECTING: the attempt's end; DOWN: the next attempt */
+    kvl_line_t *lines; /* 0: ctrl, then data, then sg */
+    unsigned line_count, ready_count;
+    kvl_hello_ok_t terms;
+    kvl_link_region_t *regions;
+    unsigned region_count;
+    kvl_ep_info_t info;
+    kvl_mode_t put_mode, get_mode;
+    kvl_mover_t *mover;
+    kvl_selftest_state_t test;
+
+    kvl_sendpool_t pool;
+    kvl_sendbuf_t *building;
+    kvl_list_t calls;
+    uint64_t last_request;
+    kvl_call_t hello;
+
+    bool failed; /* noted in a callback, acted on in the poller */
+    bool up_due;
+    kvl_status_t status; /* why it goes, or went, down */
+    char cause[KVL_LINK_TEXT];
+
+    unsigned attempts; /* failed in a row */
+    unsigned seed;     /* of the jitter */
+    uint64_t retired[16];
+    unsigned retired_count;
+
+    void (*closed)(kvl_link_t *link, void *arg);
+    void *closed_arg;
+    bool want_close;
+
+    uint64_t connects, resets, protocol_errors; /* counters */
+};
+
+/* link.c */
+void kvl_link_fail(kvl_link_t *link, kvl_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+extern const kvl_endpoint_ops_t kvl_link_endpoint_ops;
+void kvl_link_set_up(kvl_link_t *link);
+
+/* handshake.c */
+/* starts an attempt; how it ends is told by up() or down() */
+void kvl_link_start(kvl_link_t *link);
+void kvl_link_handshake_step(kvl_link_t *link);
+void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am);
+kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region);
+void kvl_link_drop_regions(kvl_link_t *link);
+void kvl_link_say_bye(kvl_link_t *link);
+
+/* selftest.c */
+void kvl_link_test_start(kvl_link_t *link);
+void kvl_link_test_cleanup(kvl_link_t *link);
+
+/* call.c */
+void kvl_link_answered(kvl_link_t *link, const kvl_am_t *am);
+/* fails every call with status; returns how many */
+unsigned kvl_link_calls_fail(kvl_link_t *link, kvl_status_t status);
+
+#endif

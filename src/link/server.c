@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "link/server.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "link/server_private.h"
+
+#include <inttypes.h>
+
+/* The listener and its guests. A connection request is queued in the callback and accepted by the
+ * poller: ctrl from anybody (within limits), data and sg only for a nonce that has a session. An
+ * accepted endpoint has the handshake's time to say which session it belongs to. */
+
+#define WAITING_MAX 4096 /* connection requests not yet accepted */
+
+/* ---- endpoints ---- */
+
+static kvl_status_t guest_am(kvl_endpoint_t *endpoint, const kvl_am_t *am)
+{
+    kvl_guest_t *guest = kvl_container(endpoint, kvl_guest_t, endpoint);
+
+    if (guest->closing || guest->unwanted) {
+        return KVL_OK;
+    }
+    if (!guest->session) {
+        if (guest->endpoint.lane == KVL_LANE_CTRL && am->id == KVL_AM_CTRL) {
+            kvl_session_hello(guest, am);
+        } else if (guest->endpoint.lane != KVL_LANE_CTRL && am->id == KVL_AM_EP_HELLO) {
+            kvl_session_ep_hello(guest, am);
+        } else {
+            guest->server->stats.violations++;
+            kvl_guest_drop(guest);
+        }
+        return KVL_OK;
+    }
+    if (guest->session->state != KVL_SESSION_OPEN) {
+        return KVL_OK;
+    }
+    switch (am->id) {
+    case KVL_AM_CTRL:
+        if (guest->endpoint.lane == KVL_LANE_CTRL) {
+            kvl_session_ctrl(guest, am);
+            return KVL_OK;
+        }
+        break;
+    case KVL_AM_PUT:
+        return kvl_target_put(guest, am);
+    case KVL_AM_GET:
+        return kvl_target_get(guest, am);
+    default:
+        break;
+    }
+    kvl_session_violation(guest->session, "an active message that no client sends");
+    return KVL_OK;
+}
+
+static void guest_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
+{
+    kvl_guest_t *guest = kvl_container(endpoint, kvl_guest_t, endpoint);
+
+    endpoint->failed = true;
+    if (guest->session) {
+        kvl_session_close(guest->session, guest->session->bye ? "goodbye" : kvl_status_string(status));
+    } else {
+        kvl_guest_drop(guest);
+    }
+}
+
+static const kvl_endpoint_ops_t guest_ops = {
+    .am     = guest_am,     /* engine thread, in progress; must not block or close */
+    .failed = guest_failed, /* engine thread, in progress; only notes it */
+};
+
+void kvl_guest_drop(kvl_guest_t *guest)
+{
+    if (!guest->unwanted) {
+        guest->unwanted = true;
+        kvl_list_remove(&guest->link);
+        kvl_list_push_back(&guest->server->leaving_guests, &guest->link);
+    }
+}
+
+static void guest_late(kvl_timer_t *timer)
+{
+    kvl_guest_drop(kvl_container(timer, kvl_guest_t, timer));
+}
+
+/* ---- accepting ---- */
+
+static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
+{
+    kvl_server_t *server   = arg;
+    kvl_waiting_t *waiting = server->closing ? NULL : kvl_malloc(sizeof(*waiting));
+
+    if (!waiting) {
+        server->stats.rejected++;
+        kvl_conn_reject(conn);
+        return;
+    }
+    waiting->conn      = conn;
+    waiting->client_id = client_id;
+    kvl_list_push_back(&server->waiting, &waiting->link);
+}
+
+static bool server_wants(kvl_server_t *server, uint64_t nonce, unsigned lane)
+{
+    kvl_list_t *node;
+
+    if (lane == KVL_LANE_CTRL) {
+        return server->session_count < kvl_engine_settings(server->engine)->max_sessions;
+    }
+    if (lane >= KVL_LANE_COUNT) {
+        return false;
+    }
+    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
+        kvl_session_t *session = kvl_container(node, kvl_session_t, link);
+
+        if (session->hello.nonce == nonce && session->guest_count < 2u + session->terms.sg_endpoints) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void server_accept(kvl_server_t *server, kvl_conn_t *conn, uint64_t client_id)
+{
+    unsigned lane   = client_id & 0xff;
+    uint64_t nonce  = client_id & ~UINT64_C(0xff);
+    int64_t timeout = kvl_engine_settings(server->engine)->connect_timeout_ns;
+    kvl_ep_params_t params = {.failed = kvl_endpoint_failed};
+    kvl_guest_t *guest;
+
+    guest = server_wants(server, nonce, lane) ? kvl_calloc(1, sizeof(*guest)) : NULL;
+    if (!guest) {
+        server->stats.rejected++;
+        kvl_conn_reject(conn);
+        return;
+    }
+    guest->endpoint.lane  = (kvl_lane_kind_t)lane;
+    guest->endpoint.ops   = &guest_ops;
+    guest->endpoint.owner = guest;
+    guest->server         = server;
+    guest->nonce          = nonce;
+    kvl_list_init(&guest->endpoint.flush_now);
+    kvl_list_init(&guest->endpoint.flush_wait);
+    kvl_list_init(&guest->replies);
+    params.worker = kvl_engine_worker(server->engine, 0, (kvl_lane_kind_t)lane);
+    params.arg    = &guest->endpoint;
+    if (kvl_ep_accept(&params, conn, &guest->endpoint.ep) != KVL_OK) {
+        server->stats.rejected++;
+        kvl_free(guest);
+        return;
+    }
+    kvl_list_push_back(&server->unbound, &guest->link);
+    if (kvl_timer_set(kvl_engine_timers(server->engine), &guest->timer,
+                      kvl_time_add(kvl_now_ns(), timeout), guest_late) != KVL_OK) {
+        kvl_guest_drop(guest);
+    }
+}
+
+static unsigned server_accept_waiting(kvl_server_t *server)
+{
+    kvl_list_t *node;
+    unsigned n = 0;
+
+    while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
+        kvl_waiting_t *waiting = kvl_container(node, kvl_waiting_t, link);
+
+        server_accept(server, waiting->conn, waiting->client_id);
+        kvl_free(waiting);
+        n++;
+    }
+    return n;
+}
+
+kvl_session_t *kvl_server_session_by_id(kvl_server_t *server, uint64_t id)
+{
+    kvl_list_t *node;
+
+    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
+        kvl_session_t *session = kvl_container(node, kvl_session_t, link);
+
+        if (session->id == id) {
+            return session;
+        }
+    }
+    return NULL;
+}
+
+/* ---- closing ---- */
+
+static void server_drop_all(kvl_server_t *server)
+{
+    while (!kvl_list_empty(&server->sessions)) {
+        kvl_session_close(kvl_container(server->sessions.next, kvl_session_t, link),
+                          "the node is closing");
+    }
+    while (!kvl_list_empty(&server->unbound)) {
+        kvl_guest_drop(kvl_container(server->unbound.next, kvl_guest_t, link));
+    }
+}
+
+static unsigned server_close_step(kvl_server_t *server)
+{
+    void (*done)(void *) = server->close_done;
+
+    if (server->listening) {
+        server->listening = false;
+        kvl_engine_unlisten(server->engine);
+        return 1;
+    }
+    if (kvl_engine_now(server->engine) >= server->close_deadline_ns) {
+        server_drop_all(server);
+    }
+    if (!kvl_list_empty(&server->sessions) || !kvl_list_empty(&server->leaving) ||
+        !kvl_list_empty(&server->unbound) || !kvl_list_empty(&server->leaving_guests) || !done) {
+        return 0;
+    }
+    server->close_done = NULL;
+    done(server->close_arg);
+    return 1;
+}
+
+static unsigned server_poll(kvl_poller_t *poller)
+{
+    kvl_server_t *server = kvl_container(poller, kvl_server_t, poller);
+    unsigned n           = server_accept_waiting(server);
+
+    n += kvl_server_leave_step(server);
+    return server->closing ? n + server_close_step(server) : n;
+}
+
+/* ---- public ---- */
+
+static void print_session(const kvl_session_t *session, FILE *stream, int json)
+{
+    fprintf(stream,
+            json ? "{\"session\": \"%016" PRIx64 "\", \"client\": \"%s\", \"depth\": %u, "
+                   "\"sg_endpoints\": %u, \"data_depth\": %u}"
+                 : "    %016" PRIx64 "  %s  depth %u, sg endpoints %u, data depth %u\n",
+            session->id, session->name, session->terms.depth, session->terms.sg_endpoints,
+            session->terms.data_depth);
+}
+
+static void server_print(kvl_printer_t *printer, FILE *stream, int json)
+{
+    const kvl_server_t *server = kvl_container(printer, kvl_server_t, printer);
+    kvl_list_t *node;
+    char text[128];
+
+    kvl_server_address(server, text, sizeof(text));
+    fprintf(stream,
+            json ? "{\"server\": \"%s\", \"sessions\": %u, \"accepted\": %" PRIu64 ", \"rejected\": %" PRIu64
+                   ", \"violations\": %" PRIu64 ", \"dropped_ops\": %" PRIu64 ", \"clients\": ["
+                 : "server %s\n  sessions     %u\n  accepted     %" PRIu64 ", rejected %" PRIu64
+                   ", violations %" PRIu64 ", dropped ops %" PRIu64 "\n",
+            text, server->session_count, server->stats.accepted, server->stats.rejected,
+            server->stats.violations, server->stats.dropped_ops);
+    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
+        print_session(kvl_container(node, kvl_session_t, link), stream, json);
+        fputs(json && node->next != &server->sessions ? ", " : "", stream);
+    }
+    fputs(json ? "]}" : "", stream);
+}
+
+kvl_status_t kvl_server_create(const kvl_server_params_t *params, kvl_server_t **server_p)
+{
+    kvl_server_t *server = kvl_calloc(1, sizeof(*server));
+    kvl_status_t status;
+    kvl_addr_t addr;
+
+    if (!server) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "server: out of memory");
+    }
+    server->engine       = params->engine;
+    server->ops          = params->ops;
+    server->arg          = params->arg;
+    server->poller.func  = server_poll;
+    server->printer.func = server_print;
+    kvl_list_init(&server->waiting);
+    kvl_list_init(&server->unbound);
+    kvl_list_init(&server->leaving_guests);
+    kvl_list_init(&server->sessions);
+    kvl_list_init(&server->leaving);
+    kvl_list_init(&server->limbo);
+    kvl_list_init(&server->idle_ops);
+    kvl_sendpool_init(&server->pool, 65536);
+    status = kvl_addr_parse(params->listen, &addr);
+    if (status == KVL_OK) {
+        status = kvl_engine_listen(server->engine, &addr, server_conn, server);
+    }
+    if (status != KVL_OK) {
+        kvl_free(server);
+        return status;
+    }
+    server->listening = true;
+    kvl_engine_add_poller(server->engine, &server->poller);
+    kvl_engine_add_printer(server->engine, &server->printer);
+    *server_p = server;
+    return KVL_OK;
+}
+
+void kvl_server_address(const kvl_server_t *server, char *text, size_t size)
+{
+    kvl_addr_t addr;
+
+    if (!server->listening) {
+        snprintf(text, size, "closed");
+        return;
+    }
+    kvl_engine_listen_addr(server->engine, &addr);
+    kvl_addr_format((const struct sockaddr *)&addr.storage, text, size);
+}
+
+void kvl_server_close(kvl_server_t *server, int64_t deadline_ns, void (*done)(void *arg), void *arg)
+{
+    server->closing           = true;
+    server->close_deadline_ns = deadline_ns;
+    server->close_done        = done;
+    server->close_arg         = arg;
+}
+
+void kvl_server_destroy(kvl_server_t *server)
+{
+    kvl_list_t *node;
+
+    if (!server) {
+        return;
+    }
+    if (server->listening) { /* a create that failed later on: nobody was accepted yet */
+        kvl_engine_unlisten(server->engine);
+    }
+    while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
+        kvl_free(kvl_container(node, kvl_waiting_t, link));
+    }
+    while (!kvl_list_empty(&server->limbo)) {
+        kvl_session_free(kvl_container(server->limbo.next, kvl_session_t, link));
+    }
+    kvl_engine_remove_poller(server->engine, &server->poller);
+    kvl_engine_remove_printer(server->engine, &server->printer);
+    kvl_target_cleanup(server);
+    kvl_sendpool_cleanup(&server->pool);
+    kvl_free(server);
+}
+
+void kvl_server_stats(const kvl_server_t *server, kvl_server_stats_t *stats_p)
+{
+    *stats_p          = server->stats;
+    stats_p->sessions = server->session_count;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of a server share. */
+#ifndef KVL_LINK_SERVER_PRIVATE_H
+#define KVL_LINK_SERVER_PRIVATE_H
+
+#include "link/sendbuf.h"
+#include "link/server.h"
+
+#define KVL_SESSION_SENDS_MAX 1024 /* messages under way to one client: more means it reads nothing */
+
+/* an accepted endpoint: unbound until HELLO (ctrl) or EP_HELLO (data, sg) tells its session */
+typedef struct {
+    kvl_endpoint_t endpoint;
+    kvl_server_t *server;
+    kvl_session_t *session; /* NULL: unbound */
+    kvl_list_t link;        /* in server->unbound, session->guests or server->leaving_guests */
+    uint64_t nonce;
+    kvl_timer_t timer;      /* unbound: the handshake's end */
+    kvl_req_t close_req;
+    bool closing, closed;
+    bool unwanted;          /* to be closed by the poller */
+    kvl_list_t replies;     /* GET replies that wait for credit */
+    unsigned reply_count;
+} kvl_guest_t;
+
+/* one message-mode op on the target side, while UCX works on it */
+typedef struct {
+    kvl_req_t req;
+    kvl_list_t link;
+    kvl_guest_t *guest;
+    kvl_session_t *session;
+    kvl_data_head_t head;
+    uint8_t head_bytes[KVL_DATA_HEAD_SIZE];
+    kvl_iov_t iov;
+    const kvl_mem_t *mem;
+    void *cookie;
+    bool own; /* on the session's scratch: the owner is not asked */
+} kvl_target_op_t;
+
+typedef enum {
+    KVL_SESSION_OPEN,
+    KVL_SESSION_LEAVING, /* to be closed by the poller */
+    KVL_SESSION_CLOSING, /* endpoints are closing */
+    KVL_SESSION_FLUSHING,/* workers flush; receives come back */
+    KVL_SESSION_LIMBO    /* closed, but its client may still write to shared memory */
+} kvl_session_state_t;
+
+typedef struct {
+    kvl_req_t req;
+    kvl_session_t *session;
+} kvl_session_flush_t;
+
+struct kvl_session {
+    kvl_server_t *server;
+    kvl_list_t link; /* in server->sessions, leaving or limbo */
+    kvl_session_state_t state;
+    uint64_t id;
+    kvl_hello_t hello;
+    kvl_hello_ok_t terms;
+    char name[2 * KVL_WIRE_TEXT_MAX];
+    char why[256];
+    kvl_guest_t *ctrl;
+    kvl_list_t guests; /* all of it, ctrl too */
+    unsigned guest_count;
+    uint64_t bound_sg; /* bit: index of a bound sg endpoint */
+    bool bound_data;
+    bool shared_memory, bye;
+    unsigned sends;    /* messages under way */
+    unsigned ops;      /* message-mode ops under way */
+    kvl_session_flush_t flush_reqs[KVL_RAILS_MAX][2];
+    unsigned flushes;
+    int64_t flush_deadline_ns, next_look_ns;
+    uint8_t *scratch;
+    size_t scratch_length;
+    void *data;
+};
+
+typedef struct {
+    kvl_list_t link;
+    kvl_conn_t *conn;
+    uint64_t client_id;
+} kvl_waiting_t;
+
+struct kvl_server {
+    kvl_engine_t *engine;
+    const kvl_server_ops_t *ops;
+    void *arg;
+    kvl_poller_t poller;
+    kvl_printer_t printer;
+    kvl_list_t waiting;        /* connection requests */
+    kvl_list_t unbound;        /* guests without a session */
+    kvl_list_t leaving_guests; /* unbound guests that are closing */
+    kvl_list_t sessions, leaving, limbo;
+    unsigned session_count;
+    kvl_sendpool_t pool;
+    kvl_sendbuf_t *building;
+    kvl_list_t idle_ops;
+    kvl_server_stats_t stats;
+    bool listening, closing;
+    int64_t close_deadline_ns;
+    void (*close_done)(void *arg);
+    void *close_arg;
+};
+
+/* server.c */
+void kvl_guest_drop(kvl_guest_t *guest); /* unbound ones; the poller closes it */
+kvl_session_t *kvl_server_session_by_id(kvl_server_t *server, uint64_t id);
+
+/* session.c */
+void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am);
+void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am);
+void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am);
+
+/* leave.c */
+unsigned kvl_server_leave_step(kvl_server_t *server);
+void kvl_session_retired(kvl_server_t *server, uint64_t nonce, uint64_t id);
+void kvl_session_free(kvl_session_t *session);
+
+/* target.c */
+kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am);
+kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am);
+void kvl_target_pump(kvl_guest_t *guest);
+/* ends the replies that were not posted; those at UCX end by themselves */
+void kvl_target_stop(kvl_guest_t *guest);
+void kvl_target_cleanup(kvl_server_t *server);
+
+#endif

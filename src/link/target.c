@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "link/server_private.h"
+
+#include <string.h>
+
+/* The target half of message mode: a put is received into the place that the owner names, a get is
+ * answered from there. Bytes from the client: every field of the head is checked by the owner (token,
+ * range) or here (kind, length, credit). An op is finished exactly once: target_finish(). */
+
+#define REPLIES_MAX 8 /* above the window: more than that no honest client has under way */
+
+static kvl_target_op_t *op_get(kvl_server_t *server)
+{
+    kvl_list_t *node = kvl_list_pop_front(&server->idle_ops);
+
+    return node ? kvl_container(node, kvl_target_op_t, link) : kvl_malloc(sizeof(kvl_target_op_t));
+}
+
+static void op_finish(kvl_target_op_t *op, kvl_status_t status)
+{
+    kvl_session_t *session = op->session;
+    kvl_server_t *server   = session->server;
+
+    if (!op->own && op->cookie) {
+        if (op->head.kind == KVL_AM_PUT) {
+            server->ops->put_done(server->arg, session, &op->head, op->cookie, status);
+        } else {
+            server->ops->get_done(server->arg, session, &op->head, op->cookie, status);
+        }
+    }
+    session->ops--;
+    kvl_list_push_front(&server->idle_ops, &op->link);
+}
+
+/* the session's own scratch is reached by region (scope 1), before the owner is asked */
+static bool scratch_target(const kvl_session_t *session, const kvl_data_head_t *head,
+                           kvl_target_t *target)
+{
+    uint64_t at = head->offset - session->terms.scratch_offset;
+
+    if (!session->scratch || head->scope != 1 || head->token != session->terms.scratch_region ||
+        head->offset < session->terms.scratch_offset || at > session->scratch_length ||
+        head->length > session->scratch_length - at) {
+        return false;
+    }
+    *target = (kvl_target_t){.address = session->scratch + at, .length = (size_t)head->length};
+    return true;
+}
+
+static kvl_status_t head_read(kvl_guest_t *guest, const kvl_am_t *am, kvl_data_head_t *head)
+{
+    kvl_status_t status;
+
+    if (guest->endpoint.lane == KVL_LANE_CTRL) {
+        return kvl_error(KVL_ERR_PROTOCOL, "data on the ctrl lane");
+    }
+    status = kvl_get_data_head(am->header, am->header_length, head);
+    if (status != KVL_OK) {
+        return status;
+    }
+    if (head->kind != am->id || !head->length) {
+        return kvl_error(KVL_ERR_PROTOCOL, "a data head whose kind or length is wrong");
+    }
+    if (am->id == KVL_AM_PUT && head->length != am->length) {
+        return kvl_error(KVL_ERR_PROTOCOL, "a put that announces %llu bytes and brings %zu",
+                         (unsigned long long)head->length, am->length);
+    }
+    return KVL_OK;
+}
+
+static void put_done(kvl_req_t *req, kvl_status_t status)
+{
+    kvl_target_op_t *op = kvl_container(req, kvl_target_op_t, req);
+
+    if (status == KVL_OK && req->received != op->head.length) {
+        status = KVL_ERR_PROTOCOL;
+    }
+    op_finish(op, status);
+}
+
+kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am)
+{
+    kvl_session_t *session = guest->session;
+    kvl_server_t *server   = guest->server;
+    kvl_target_t target    = {0};
+    kvl_data_head_t head;
+    kvl_target_op_t *op;
+    kvl_status_t status;
+    bool own;
+
+    if (head_read(guest, am, &head) != KVL_OK) {
+        kvl_session_violation(session, kvl_error_text());
+        return KVL_OK;
+    }
+    own    = scratch_target(session, &head, &target);
+    status = own ? KVL_OK
+                 : server->ops->put(server->arg, session, &guest->endpoint, &head, &target);
+    if (status != KVL_OK) {
+        server->stats.dropped_ops++;
+        return KVL_OK;
+    }
+    op = op_get(server);
+    if (!op) { /* the commit will find bytes missing */
+        if (!own) {
+            server->ops->put_done(server->arg, session, &head, target.cookie, KVL_ERR_NO_MEMORY);
+        }
+        return KVL_OK;
+    }
+    *op = (kvl_target_op_t){.guest = guest, .session = session, .head = head, .cookie = target.cookie,
+                            .own = own, .mem = target.mem, .iov = {target.address, (size_t)head.length}};
+    kvl_list_init(&op->link);
+    op->req.done = put_done;
+    session->ops++;
+    server->stats.puts++;
+    server->stats.bytes_put += head.length;
+    if (am->data) {
+        memcpy(target.address, am->data, am->length);
+        op_finish(op, KVL_OK);
+        return KVL_OK;
+    }
+    status = kvl_am_recv(am, kvl_ep_worker(guest->endpoint.ep), &op->iov, 1, op->mem, &op->req);
+    if (status != KVL_INPROGRESS) {
+        op_finish(op, status);
+    }
+    return KVL_INPROGRESS; /* UCX has the message now, also if receiving it failed at once */
+}
+
+/* ---- get ---- */
+
+static void reply_done(kvl_req_t *req, kvl_status_t status)
+{
+    kvl_target_op_t *op = kvl_container(req, kvl_target_op_t, req);
+    kvl_guest_t *guest  = op->guest;
+
+    guest->endpoint.outstanding--;
+    op_finish(op, status);
+    kvl_target_pump(guest);
+}
+
+static void reply_post(kvl_guest_t *guest, kvl_target_op_t *op)
+{
+    kvl_am_send_t send = {.id            = KVL_AM_GET_REPLY,
+                          .header        = op->head_bytes,
+                          .header_length = sizeof(op->head_bytes),
+                          .iov           = &op->iov,
+                          .iov_count     = op->iov.address ? 1 : 0,
+                          .mem           = op->mem};
+    kvl_data_head_t head = op->head;
+    kvl_status_t status;
+
+    head.kind = KVL_AM_GET_REPLY;
+    kvl_put_data_head(op->head_bytes, &head);
+    op->req.done = reply_done;
+    status       = kvl_ep_am(guest->endpoint.ep, &send, &op->req);
+    if (status == KVL_INPROGRESS) {
+        guest->endpoint.outstanding++;
+        return;
+    }
+    if (status == KVL_OK) {
+        guest->endpoint.ops_done++;
+        guest->endpoint.bytes_done += op->iov.length;
+    }
+    op_finish(op, status);
+    if (status < 0) {
+        kvl_session_close(guest->session, "a reply could not be sent");
+    }
+}
+
+void kvl_target_pump(kvl_guest_t *guest)
+{
+    while (guest->endpoint.outstanding < guest->endpoint.window && !guest->endpoint.failed) {
+        kvl_list_t *node = kvl_list_pop_front(&guest->replies);
+
+        if (!node) {
+            return;
+        }
+        guest->reply_count--;
+        reply_post(guest, kvl_container(node, kvl_target_op_t, link));
+    }
+}
+
+kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am)
+{
+    kvl_session_t *session = guest->session;
+    kvl_server_t *server   = guest->server;
+    kvl_target_t target    = {0};
+    kvl_target_op_t *op;
+    kvl_data_head_t head;
+    bool own;
+
+    if (head_read(guest, am, &head) != KVL_OK) {
+        kvl_session_violation(session, kvl_error_text());
+        return KVL_OK;
+    }
+    if (guest->reply_count >= guest->endpoint.window + REPLIES_MAX) {
+        kvl_session_violation(session, "more gets under way than it has credit for");
+        return KVL_OK;
+    }
+    op = op_get(server);
+    if (!op) {
+        kvl_session_close(session, "out of memory");
+        return KVL_OK;
+    }
+    own = scratch_target(session, &head, &target);
+    if (!own) {
+        head.status = (int32_t)server->ops->get(server->arg, session, &guest->endpoint, &head, &target);
+    }
+    *op = (kvl_target_op_t){.guest = guest, .session = session, .head = head, .own = own};
+    kvl_list_init(&op->link);
+    if (head.status == KVL_OK) {
+        op->iov    = (kvl_iov_t){target.address, (size_t)head.length};
+        op->mem    = target.mem;
+        op->cookie = target.cookie;
+        server->stats.bytes_got += head.length;
+    }
+    server->stats.gets++;
+    session->ops++;
+    guest->reply_count++;
+    kvl_list_push_back(&guest->replies, &op->link);
+    kvl_target_pump(guest);
+    return KVL_OK;
+}
+
+void kvl_target_stop(kvl_guest_t *guest)
+{
+    kvl_list_t *node;
+
+    while ((node = kvl_list_pop_front(&guest->replies)) != NULL) {
+        guest->reply_count--;
+        op_finish(kvl_container(node, kvl_target_op_t, link), KVL_ERR_PEER);
+    }
+}
+
+void kvl_target_cleanup(kvl_server_t *server)
+{
+    kvl_list_t *node;
+
+    while ((node = kvl_list_pop_front(&server->idle_ops)) != NULL) {
+        kvl_free(kvl_container(node, kvl_target_op_t, link));
+    }
+}

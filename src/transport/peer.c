@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/peer.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <string.h>
+
+/* The initiator of transfers. Imported regions outlive a reconnect: the link forgets them when it goes
+ * down, and they are imported again when it is up. */
+
+static void peer_drained(kvl_peer_t *peer)
+{
+    if (peer->closing && kvl_list_empty(&peer->running) && kvl_list_empty(&peer->waiting)) {
+        atomic_store_explicit(&peer->drained, 1, memory_order_release);
+        kvl_engine_notify(peer->engine, false);
+    }
+}
+
+static void peer_up(kvl_link_t *link, void *arg)
+{
+    kvl_peer_t *peer = arg;
+    kvl_list_t *node;
+
+    for (node = peer->remotes.next; node != &peer->remotes; node = node->next) {
+        kvl_remote_t *remote = kvl_container(node, kvl_remote_t, link);
+
+        if (kvl_link_import(link, &remote->wire, &remote->region) != KVL_OK) {
+            remote->region = NULL;
+            kvl_warn("peer %s: a region could not be imported again: %s", kvl_link_address(link),
+                     kvl_error_text());
+        }
+    }
+    peer->status = KVL_OK;
+    atomic_store_explicit(&peer->connected, 1, memory_order_release);
+    kvl_engine_notify(peer->engine, false);
+    kvl_transfers_start(peer);
+}
+
+static void peer_down(kvl_link_t *link, kvl_status_t status, const char *text, void *arg)
+{
+    kvl_peer_t *peer = arg;
+    kvl_list_t *node;
+
+    (void)link;
+    for (node = peer->remotes.next; node != &peer->remotes; node = node->next) {
+        kvl_container(node, kvl_remote_t, link)->region = NULL;
+    }
+    if (!atomic_load(&peer->connected)) {
+        peer->status = status;
+        snprintf(peer->text, sizeof(peer->text), "%s", text);
+        atomic_store_explicit(&peer->connected, 1, memory_order_release);
+    }
+    kvl_transfers_down(peer, status, text);
+    peer_drained(peer);
+    kvl_engine_notify(peer->engine, false);
+}
+
+static const kvl_link_ops_t peer_ops = {
+    .up   = peer_up,   /* engine thread, from the poller */
+    .down = peer_down, /* engine thread, from the poller */
+};
+
+static void peer_closed(kvl_link_t *link, void *arg)
+{
+    kvl_peer_t *peer = arg;
+
+    kvl_link_destroy(link);
+    atomic_store_explicit(&peer->closed, 1, memory_order_release);
+    kvl_engine_notify(peer->engine, false);
+}
+
+kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t timeout_ms,
+                         kvl_peer_t **peer_p)
+{
+    kvl_link_params_t params = {.engine = engine, .address = address, .transport = true, .ops = &peer_ops};
+    kvl_batch_params_t time  = {.timeout_ms = timeout_ms};
+    kvl_status_t status;
+    kvl_peer_t *peer;
+    int64_t until;
+
+    if (!engine || !address || !peer_p) {
+        return kvl_error(KVL_ERR_INVALID, "connect: engine, address or peer_p is NULL");
+    }
+    status = kvl_batch_deadline(engine, &time, &until);
+    if (status != KVL_OK) {
+        return status;
+    }
+    peer = kvl_calloc(1, sizeof(*peer));
+    if (!peer) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "connect: out of memory");
+    }
+    peer->engine = engine;
+    peer->status = KVL_ERR_TIMEOUT;
+    snprintf(peer->text, sizeof(peer->text), "%s: not connected in time", address);
+    kvl_list_init(&peer->remotes);
+    kvl_list_init(&peer->waiting);
+    kvl_list_init(&peer->running);
+    params.arg = peer;
+    kvl_engine_enter(engine);
+    status = kvl_link_create(&params, &peer->link);
+    if (status == KVL_OK) {
+        kvl_link_want(peer->link);
+    }
+    kvl_engine_leave(engine);
+    if (status != KVL_OK) {
+        kvl_free(peer);
+        return status;
+    }
+    kvl_engine_wait(engine, &peer->connected, until);
+    kvl_engine_enter(engine);
+    status = kvl_error(peer->status, "%s", peer->text);
+    kvl_engine_leave(engine);
+    if (status != KVL_OK) {
+        char text[sizeof(peer->text)];
+
+        memcpy(text, peer->text, sizeof(text));
+        kvl_peer_close(peer);
+        return kvl_error(status, "%s", text);
+    }
+    *peer_p = peer;
+    return KVL_OK;
+}
+
+void kvl_peer_close(kvl_peer_t *peer)
+{
+    if (!peer) {
+        return;
+    }
+    kvl_engine_enter(peer->engine);
+    peer->closing = true;
+    kvl_transfers_cancel(peer);
+    peer_drained(peer);
+    kvl_engine_leave(peer->engine);
+    kvl_engine_wait(peer->engine, &peer->drained, KVL_TIME_MAX);
+    kvl_engine_enter(peer->engine);
+    kvl_link_close(peer->link, peer_closed, peer);
+    kvl_engine_leave(peer->engine);
+    kvl_engine_wait(peer->engine, &peer->closed, KVL_TIME_MAX);
+    while (!kvl_list_empty(&peer->remotes)) { /* remotes that the caller kept become harmless */
+        kvl_remote_t *remote = kvl_container(peer->remotes.next, kvl_remote_t, link);
+
+        kvl_list_remove(&remote->link);
+        remote->peer   = NULL;
+        remote->region = NULL;
+    }
+    kvl_free(peer);
+}
+
+kvl_status_t kvl_remote_import(kvl_peer_t *peer, const void *blob, size_t length,
+                               kvl_remote_t **remote_p)
+{
+    kvl_region_blob_t in;
+    kvl_remote_t *remote;
+    kvl_status_t status;
+
+    if (!peer || !blob || !remote_p) {
+        return kvl_error(KVL_ERR_INVALID, "import: peer, blob or remote_p is NULL");
+    }
+    if (kvl_get_region_blob(blob, length, &in) != KVL_OK) {
+        return kvl_error(KVL_ERR_INVALID, "import: %zu bytes that no kvl_region_export() wrote", length);
+    }
+    remote = kvl_calloc(1, sizeof(*remote));
+    if (!remote) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "import: out of memory");
+    }
+    remote->peer = peer;
+    remote->wire = in.region;
+    memcpy(remote->rkey, in.region.rkey, in.region.rkey_length);
+    remote->wire.rkey = remote->rkey;
+    kvl_engine_enter(peer->engine);
+    status = kvl_link_import(peer->link, &remote->wire, &remote->region);
+    if (status == KVL_OK) {
+        kvl_list_push_back(&peer->remotes, &remote->link);
+    }
+    kvl_engine_leave(peer->engine);
+    if (status != KVL_OK) {
+        kvl_free(remote);
+        return status;
+    }
+    *remote_p = remote;
+    return KVL_OK;
+}
+
+size_t kvl_remote_length(const kvl_remote_t *remote)
+{
+    return (size_t)remote->wire.length;
+}
+
+void kvl_remote_release(kvl_remote_t *remote)
+{
+    if (!remote) {
+        return;
+    }
+    if (remote->peer) {
+        kvl_engine_t *engine = remote->peer->engine;
+
+        kvl_engine_enter(engine);
+        if (atomic_load(&remote->users)) {
+            kvl_error_log("peer: a remote region was released under a transfer; it is kept");
+            kvl_engine_leave(engine);
+            return;
+        }
+        if (remote->region) {
+            kvl_link_forget(remote->peer->link, remote->region);
+        }
+        kvl_list_remove(&remote->link);
+        kvl_engine_leave(engine);
+    }
+    kvl_free(remote);
+}

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -225,6 +229,11 @@ void kvl_engine_destroy(kvl_engine_t *engine)
         kvl_error_log("engine: destroyed while a cache, peer, listener or node is open on it");
     }
     engine_cleanup(engine);
+}
+
+const char *kvl_version(void)
+{
+    return PACKAGE_VERSION;
 }
 
 const kvl_settings_t *kvl_engine_settings(const kvl_engine_t *engine)

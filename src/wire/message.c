@@ -46,7 +46,7 @@ static const message_row_t message_rows[KVL_MSG_LAST + 1] = {
     [KVL_MSG_STAT]        = {"stat", 0},
     [KVL_MSG_STAT_OK]     = {"stat_ok", ANSWER},
     [KVL_MSG_XFER_FIN]    = {"xfer_fin", 0},
-    [KVL_MSG_XFER_OK]     = {"xfer_ok", ANSWER},
+    [KVL_MSG_XFER_OK]     = {"xfer_ok", ANSWER | ITEMS}, /* one: how it ended */
 };
 
 static bool message_known(unsigned type)

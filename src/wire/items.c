@@ -8,7 +8,7 @@
 #define INDEX_SIZE  2
 #define STATUS_SIZE 4
 #define LEASE_SIZE  (8 + 4 + 4 + 8)
-#define COMMIT_SIZE (INDEX_SIZE + 8 + 4 + 8)
+#define COMMIT_SIZE (INDEX_SIZE + 8 + 4 + 8 + 4)
 #define ANSWER_SIZE (INDEX_SIZE + STATUS_SIZE + 8)
 
 /* ---- pieces ---- */
@@ -220,6 +220,7 @@ bool kvl_put_commit(kvl_wbuf_t *w, const kvl_commit_t *m)
     kvl_wr_uint(w, m->lease, 8);
     kvl_wr_uint(w, m->generation, 4);
     kvl_wr_uint(w, m->length, 8);
+    kvl_wr_uint(w, m->ops, 4);
     return true;
 }
 
@@ -230,6 +231,7 @@ kvl_status_t kvl_get_commit(kvl_rbuf_t *r, kvl_commit_t *m)
     item.lease = kvl_rd_uint(r, 8, "lease id");
     item.generation = (uint32_t)kvl_rd_uint(r, 4, "lease generation");
     item.length = kvl_rd_uint(r, 8, "length");
+    item.ops = (uint32_t)kvl_rd_uint(r, 4, "ops");
     if (!r->fault_field) {
         *m = item;
     }

@@ -346,8 +346,8 @@ static void ep_bind(kvl_guest_t *guest, kvl_session_t *session, const kvl_ep_hel
 
 void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am)
 {
-    kvl_msg_head_t head = {.request = 0};
-    kvl_session_t *session;
+    kvl_msg_head_t head    = {.request = 0};
+    kvl_session_t *session = NULL;
     kvl_ep_hello_t hello;
     kvl_sendbuf_t *buf;
     kvl_rbuf_t body;

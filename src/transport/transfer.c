@@ -474,9 +474,9 @@ static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in
 kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
                                  const kvl_batch_params_t *params, kvl_batch_t **batch_p)
 {
-    transfer_t *transfer;
+    transfer_t *transfer = NULL;
+    int64_t deadline     = 0;
     kvl_status_t status;
-    int64_t deadline;
     size_t i;
 
     status = transfer_check(peer, in);

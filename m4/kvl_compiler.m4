@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# C11 with GNU extensions, C++17 for the tests' shim.
+AC_DEFUN([KVL_STANDARDS], [
+  kvl_std=gnu11
+  KVL_CFLAGS="-std=gnu11 -fvisibility=hidden -fno-strict-aliasing"
+  KVL_CXXFLAGS="-std=c++17"
+  AC_SUBST([KVL_CFLAGS])
+  AC_SUBST([KVL_CXXFLAGS])
+])
+
+AC_DEFUN([KVL_WARNINGS], [
+  AC_ARG_ENABLE([werror],
+    [AS_HELP_STRING([--enable-werror], [warnings are errors (default: no)])],
+    [], [enable_werror=no])
+  KVL_WARN="-Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wformat=2 -Wcast-align -Wwrite-strings"
+  KVL_WARN_C="-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition"
+  AS_IF([test "x$enable_werror" = xyes], [KVL_WARN="$KVL_WARN -Werror"])
+  AC_SUBST([KVL_WARN])
+  AC_SUBST([KVL_WARN_C])
+])
+
+AC_DEFUN([KVL_SANITIZERS], [
+  AC_ARG_ENABLE([sanitizers],
+    [AS_HELP_STRING([--enable-sanitizers=LIST], [address,undefined or thread (default: none)])],
+    [kvl_sanitizers=$enableval], [kvl_sanitizers=none])
+  KVL_SAN=
+  AS_CASE([$kvl_sanitizers],
+    [none|no], [kvl_sanitizers=none],
+    [yes], [AC_MSG_ERROR([--enable-sanitizers wants a list: address,undefined or thread])],
+    [KVL_SAN="-fsanitize=$kvl_sanitizers -fno-omit-frame-pointer -fno-sanitize-recover=all"])
+  AC_SUBST([KVL_SAN])
+])
+
+AC_DEFUN([KVL_FUZZ], [
+  AC_ARG_ENABLE([fuzz],
+    [AS_HELP_STRING([--enable-fuzz], [build the fuzz targets, with clang and its libFuzzer (default: no)])],
+    [kvl_fuzz=$enableval], [kvl_fuzz=no])
+  AS_IF([test "x$kvl_fuzz" = xyes], [
+    AC_LANG_PUSH([C])
+    kvl_save=$CFLAGS
+    CFLAGS="$CFLAGS -fsanitize=fuzzer-no-link"
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [],
+      [AC_MSG_ERROR([--enable-fuzz needs clang with libFuzzer: apt-get install clang libclang-rt-14-dev, then configure CC=clang CXX=clang++])])
+    CFLAGS=$kvl_save
+    AC_LANG_POP([C])
+  ])
+  AM_CONDITIONAL([KVL_WANT_FUZZ], [test "x$kvl_fuzz" = xyes])
+])

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# KVL_REQUIRE_LIB(name, header, library, function, Debian package): sets NAME_LIBS and kvl_name_found
+AC_DEFUN([KVL_REQUIRE_LIB], [
+  kvl_save_libs=$LIBS
+  AC_CHECK_HEADER([$2], [], [AC_MSG_ERROR([$2 not found: apt-get install $5])])
+  AC_CHECK_LIB([$3], [$4], [], [AC_MSG_ERROR([lib$3 not found: apt-get install $5])])
+  LIBS=$kvl_save_libs
+  m4_toupper([$1])_LIBS="-l$3"
+  kvl_$1_found=yes
+  AC_SUBST(m4_toupper([$1])[_LIBS])
+])
+
+AC_DEFUN([KVL_CHECK_NUMA], [KVL_REQUIRE_LIB([numa], [numa.h], [numa], [numa_available], [libnuma-dev])])
+AC_DEFUN([KVL_CHECK_XXHASH], [KVL_REQUIRE_LIB([xxhash], [xxhash.h], [xxhash], [XXH3_64bits], [libxxhash-dev])])
+AC_DEFUN([KVL_CHECK_JANSSON], [KVL_REQUIRE_LIB([jansson], [jansson.h], [jansson], [json_object], [libjansson-dev])])
+
+# optional: tells people what the rails can be
+AC_DEFUN([KVL_CHECK_VERBS], [
+  kvl_verbs_found=no
+  AC_CHECK_HEADER([infiniband/verbs.h], [kvl_verbs_found="yes (headers; UCX brings the transport)"])
+])
+
+AC_DEFUN([KVL_CHECK_CUDA], [
+  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit for device memory (default: no)])],
+    [], [with_cuda=no])
+  kvl_cuda_found=no
+  AS_IF([test "x$with_cuda" != xno], [
+    AS_IF([test "x$with_cuda" = xyes], [with_cuda=/usr/local/cuda])
+    AS_IF([test -f "$with_cuda/include/cuda_runtime_api.h"], [],
+      [AC_MSG_ERROR([--with-cuda=$with_cuda: no include/cuda_runtime_api.h there])])
+    CUDA_CFLAGS="-isystem $with_cuda/include"
+    kvl_cuda_found=$with_cuda
+    AC_DEFINE([KVL_HAVE_CUDA], [1], [The CUDA runtime's headers are there])
+  ])
+  AC_SUBST([CUDA_CFLAGS])
+])
+
+# only the tests need it
+AC_DEFUN([KVL_CHECK_GTEST], [
+  kvl_gtest_found=no
+  PKG_CHECK_MODULES([GTEST], [gtest], [kvl_gtest_found=yes],
+    [AC_MSG_WARN([GoogleTest not found, make check will not run: apt-get install libgtest-dev])])
+  AM_CONDITIONAL([KVL_HAVE_GTEST], [test "x$kvl_gtest_found" = xyes])
+])

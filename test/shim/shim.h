@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests in C, run by GoogleTest: filters (--gtest_filter), XML (--gtest_output), file and line.
+ *
+ *     TEST(ring_pop, gives_back_in_order)
+ *     {
+ *         REQUIRE(ring != NULL);      // leaves the test
+ *         CHECK_EQ(pop(ring), 1);     // goes on
+ *     }
+ *
+ * After each test the shim fails it if it left a file descriptor open or a block of kvl_malloc()
+ * behind, unless the test said KEEPS("why") (the first test that loads a library, say). */
+#ifndef KVL_TEST_SHIM_H
+#define KVL_TEST_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shim_test {
+    const char *object, *sentence, *file;
+    int line;
+    void (*body)(void);
+    struct shim_test *next;
+} shim_test_t;
+
+void shim_add(shim_test_t *test);
+void shim_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void shim_skip(const char *why);
+void shim_keeps(const char *why);
+void shim_leave(void) __attribute__((noreturn)); /* ends the running test; its own thread only */
+void shim_equal(const char *file, int line, const char *a_text, const char *b_text, long long a,
+                long long b);
+void shim_equal_text(const char *file, int line, const char *a_text, const char *a, const char *b);
+void shim_equal_bytes(const char *file, int line, const char *a_text, const void *a, const void *b,
+                      size_t length);
+
+#define TEST(object_, sentence_)                                                                   \
+    static void object_##_##sentence_(void);                                                       \
+    __attribute__((constructor)) static void object_##_##sentence_##_add(void)                     \
+    {                                                                                              \
+        static shim_test_t test = {.object   = #object_,                                           \
+                                   .sentence = #sentence_,                                         \
+                                   .file     = __FILE__,                                           \
+                                   .line     = __LINE__,                                           \
+                                   .body     = object_##_##sentence_};                             \
+        shim_add(&test);                                                                           \
+    }                                                                                              \
+    static void object_##_##sentence_(void)
+
+#define CHECK(condition)                                                                           \
+    ((condition) ? (void)0 : shim_fail(__FILE__, __LINE__, "not true: %s", #condition))
+#define CHECK_MSG(condition, ...)                                                                  \
+    ((condition) ? (void)0 : shim_fail(__FILE__, __LINE__, __VA_ARGS__))
+#define CHECK_EQ(a, b)                                                                             \
+    shim_equal(__FILE__, __LINE__, #a, #b, (long long)(a), (long long)(b))
+#define CHECK_STR_EQ(a, b)         shim_equal_text(__FILE__, __LINE__, #a, (a), (b))
+#define CHECK_MEM_EQ(a, b, length) shim_equal_bytes(__FILE__, __LINE__, #a, (a), (b), (length))
+#define REQUIRE(condition)                                                                         \
+    ((condition) ? (void)0                                                                         \
+                 : (shim_fail(__FILE__, __LINE__, "required: %s", #condition), shim_leave()))
+#define SKIP(why)  (shim_skip(why), shim_leave())
+#define KEEPS(why) shim_keeps(why)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/error.h"
+
+#include <assert.h>
+
+/* Active messages. Every send carries the reply flag, so that the receiver knows the endpoint.
+ *
+ * A rendezvous message is received inside of its handler or refused: UCX then finishes the sender
+ * with an error and keeps nothing. What the handler's return value must be depends on whether the
+ * receive began and whether it is already over; am_arrival_t remembers that. */
+
+_Static_assert(sizeof(kvl_iov_t) == sizeof(ucp_dt_iov_t) &&
+                   offsetof(kvl_iov_t, address) == offsetof(ucp_dt_iov_t, buffer) &&
+                   offsetof(kvl_iov_t, length) == offsetof(ucp_dt_iov_t, length),
+               "kvl_iov_t is handed to UCX as it is");
+
+typedef struct {
+    void *descriptor; /* of UCX; NULL for an eager message */
+    bool begun;       /* kvl_am_recv() was called */
+    bool pending;     /* ... and its request is under way in UCX */
+} am_arrival_t;
+
+/* One range goes as contiguous bytes, several as an IOV. */
+static const void *am_datatype(ucp_request_param_t *param, const kvl_iov_t *iov, size_t iov_count,
+                               size_t *count_p)
+{
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    if (iov_count > 1) {
+        param->datatype = ucp_dt_make_iov();
+        *count_p = iov_count;
+        return iov;
+    }
+    param->datatype = ucp_dt_make_contig(1);
+    *count_p = iov_count ? iov->length : 0;
+    return iov_count ? iov->address : NULL;
+}
+
+/* 1.13.1 takes a memory handle with contiguous messages only. */
+static void am_memory(ucp_request_param_t *param, const kvl_worker_t *worker, const kvl_mem_t *mem,
+                      size_t iov_count)
+{
+    if (mem && iov_count > 0 && (iov_count == 1 || worker->memh)) {
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param->memh = mem->ucp;
+    }
+}
+
+static ucs_status_ptr_t am_send(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req)
+{
+    ucp_request_param_t param;
+    const void *buffer;
+    size_t count;
+
+    kvl_req_param(&param, req, send->eager ? REQ_CTRL : REQ_DATA);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_REPLY | (send->eager ? UCP_AM_SEND_FLAG_EAGER : 0);
+    buffer = am_datatype(&param, send->iov, send->iov_count, &count);
+    am_memory(&param, ep->worker, send->mem, send->iov_count);
+    return ucp_am_send_nbx(ep->ucp, send->id, send->header, send->header_length, buffer, count,
+                           &param);
+}
+
+kvl_status_t kvl_ep_am(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req)
+{
+    kvl_fault_t fault = send->eager ? (kvl_fault_t){0} : kvl_fault(KVL_FAULT_EP_AM);
+    ucs_status_ptr_t result;
+
+    if (ep->state != EP_OPEN) {
+        return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
+    }
+    if (fault.action == KVL_FAULT_DROP) {
+        return KVL_OK;
+    }
+    kvl_req_begin(req, ep);
+    result = kvl_ucp_fails() || fault.action == KVL_FAULT_FAIL ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
+                                                               : am_send(ep, send, req);
+    return kvl_req_posted(req, result, send->eager ? REQ_CTRL : REQ_DATA);
+}
+
+ucs_status_t kvl_am_arrived(void *arg, const void *header, size_t header_length, void *data,
+                            size_t length, const ucp_am_recv_param_t *param)
+{
+    const kvl_am_handler_t *handler = arg;
+    kvl_worker_t *worker = handler->worker;
+    bool rndv = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+    am_arrival_t arrival = {.descriptor = rndv ? data : NULL};
+    kvl_am_t am = {
+        .id = handler->id,
+        .header = header,
+        .header_length = header_length,
+        .data = rndv ? NULL : data,
+        .length = length,
+        .ep = param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP
+                  ? kvl_ep_find(worker, param->reply_ep)
+                  : NULL,
+        .ucp = &arrival,
+    };
+
+    worker->params.am(worker->params.arg, &am);
+    if (!rndv || (arrival.begun && !arrival.pending)) {
+        return UCS_OK;
+    }
+    return arrival.pending ? UCS_INPROGRESS : UCS_ERR_REJECTED;
+}
+
+kvl_status_t kvl_am_recv(const kvl_am_t *am, kvl_worker_t *worker, const kvl_iov_t *iov,
+                         size_t iov_count, const kvl_mem_t *mem, kvl_req_t *req)
+{
+    am_arrival_t *arrival = am->ucp;
+    ucp_request_param_t param;
+    ucs_status_ptr_t result;
+    const void *buffer;
+    size_t count;
+
+    assert(arrival->descriptor && !arrival->begun);
+    kvl_req_begin(req, am->ep);
+    if (kvl_ucp_fails()) { /* not begun: the sender is refused */
+        return kvl_req_posted(req, UCS_STATUS_PTR(UCS_ERR_IO_ERROR), REQ_DATA);
+    }
+    kvl_req_param(&param, req, REQ_DATA);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    param.cb.recv_am = kvl_am_received;
+    param.recv_info.length = &req->received;
+    buffer = am_datatype(&param, iov, iov_count, &count);
+    am_memory(&param, worker, mem, iov_count);
+    arrival->begun = true;
+    result = ucp_am_recv_data_nbx(worker->ucp, arrival->descriptor, (void *)buffer, count, &param);
+    arrival->pending = UCS_PTR_IS_PTR(result);
+    return kvl_req_posted(req, result, REQ_DATA);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sets UCX's options for one context: the user's KVLANE_UCX_*, then kvlane's defaults where the
+ * user set nothing. */
+#ifndef KVL_UCX_OPTIONS_H
+#define KVL_UCX_OPTIONS_H
+
+#include "ucx/tables.h"
+#include "ucx/ucx.h"
+
+#include <ucp/api/ucp.h>
+
+typedef struct kvl_options kvl_options_t;
+
+/* Changes @a config, which was read with UCX's own prefix. KVL_ERR_CONFIG names an option that
+ * cannot be applied. */
+kvl_status_t kvl_options_apply(const kvl_context_params_t *params, const kvl_tables_t *tables,
+                               ucp_config_t *config, kvl_options_t **options_p);
+void kvl_options_destroy(kvl_options_t *options);
+void kvl_options_print(const kvl_options_t *options, FILE *stream);
+
+#endif

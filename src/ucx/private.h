@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of src/ucx share. Nobody else includes this. */
+#ifndef KVL_UCX_PRIVATE_H
+#define KVL_UCX_PRIVATE_H
+
+#include "base/fault.h"
+#include "ucx/ucx.h"
+
+#include <ucp/api/ucp.h>
+
+/* Longest message that this folder takes from UCX text output; longer ones are cut. */
+#define KVL_UCX_TEXT_MAX 256
+
+/* Version of the libucp that is loaded, comparable with UCP_VERSION(major, minor). Behaviour is
+ * chosen by this one, never by the headers: they only say which names compile. */
+unsigned kvl_ucx_api(void);
+
+typedef struct kvl_options kvl_options_t; /* options.h */
+
+struct kvl_context {
+    ucp_context_h ucp;
+    kvl_options_t *options; /* constant after create */
+    unsigned workers, mems; /* engine thread only: live objects */
+};
+
+#define KVL_EP_BUCKETS 64
+#define KVL_AM_IDS_MAX 16
+
+/* argument of UCX's handler: it is not told the id */
+typedef struct {
+    kvl_worker_t *worker;
+    unsigned id;
+} kvl_am_handler_t;
+
+struct kvl_worker {
+    ucp_worker_h ucp;
+    kvl_context_t *context;
+    kvl_worker_params_t params; /* constant after create */
+    int fd;                     /* constant after create */
+    bool memh;                  /* constant: this UCX honours memory handles everywhere */
+    kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
+    unsigned eps;               /* engine thread only: live wrappers */
+    kvl_list_t closing;         /* eps whose flush is over and that now close by force */
+    kvl_list_t buckets[KVL_EP_BUCKETS]; /* eps by their ucp handle */
+};
+
+/* open: ops are accepted. flushing: a graceful close waits for its flush. closed: the ucp handle
+ * is gone, requests may still be under way. */
+typedef enum { EP_OPEN, EP_FLUSHING, EP_CLOSED } ep_state_t;
+
+struct kvl_ep {
+    kvl_worker_t *worker;
+    ucp_ep_h ucp; /* NULL once closed */
+    ep_state_t state;
+    void (*failed)(kvl_ep_t *ep, kvl_status_t status, void *arg);
+    void *arg;
+    bool told;                /* failed() ran */
+    bool multi_send;          /* puts carry MULTI_SEND */
+    unsigned pending;         /* requests that are not done */
+    int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */
+    kvl_req_t *close_req;     /* while EP_FLUSHING */
+    kvl_list_t bucket;        /* worker->buckets */
+    kvl_list_t closing;       /* worker->closing */
+    char peer[80];
+};
+
+struct kvl_mem {
+    ucp_mem_h ucp;
+    kvl_context_t *context;
+    void *address;
+    size_t length;
+};
+
+struct kvl_rkey {
+    ucp_rkey_h ucp;
+};
+
+struct kvl_ucx_listener {
+    ucp_listener_h ucp;
+    kvl_worker_t *worker;
+    kvl_conn_func_t func;
+    void *arg;
+    kvl_addr_t addr;
+    kvl_list_t waiting; /* kvl_conn_t */
+};
+
+struct kvl_conn {
+    kvl_ucx_listener_t *listener;
+    ucp_conn_request_h ucp;
+    kvl_list_t link;
+    char peer[80];
+};
+
+/* ---- status.c ---- */
+kvl_status_t kvl_status_of(ucs_status_t status);
+/* Sets the error text "CALL: what UCX says" and returns the status. */
+kvl_status_t kvl_ucx_error(const char *call, ucs_status_t status);
+
+/* true when the fault table wants this call into UCP to fail; the caller then goes on as if UCP
+ * had answered UCS_ERR_IO_ERROR, without having called it */
+static inline bool kvl_ucp_fails(void)
+{
+    return kvl_fault_fails(KVL_FAULT_UCP);
+}
+
+/* ---- req.c ---- */
+typedef enum {
+    REQ_DATA, /* subject to the fault ep.complete */
+    REQ_CTRL  /* flush, close, eager messages */
+} req_class_t;
+
+/* Attributes of every request: callback by class, user data. */
+void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class);
+/* Before the call into UCP: counts the request at its endpoint (NULL: none). */
+void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep);
+/* After it: what the submit contract returns. */
+kvl_status_t kvl_req_posted(kvl_req_t *req, ucs_status_ptr_t result, req_class_t class);
+/* UCP's callback of kvl_am_recv() */
+void kvl_am_received(void *request, ucs_status_t status, size_t length, void *user_data);
+
+/* ---- ep.c ---- */
+kvl_ep_t *kvl_ep_find(const kvl_worker_t *worker, ucp_ep_h ucp);
+/* Goes on with graceful closes whose flush is over; returns how many. */
+unsigned kvl_ep_close_flushed(kvl_worker_t *worker);
+
+/* ---- am.c ---- */
+ucs_status_t kvl_am_arrived(void *arg, const void *header, size_t header_length, void *data,
+                            size_t length, const ucp_am_recv_param_t *param);
+
+#endif

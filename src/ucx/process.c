@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is true of the whole process: which libucp it holds, and how UCX watches its memory.
+ *
+ * Every UCX has the same SONAMEs, so the loader does not stop a second one. Two halves of different
+ * versions then share symbols and crash; kvlane looks before it starts and refuses. */
+
+#define PATH_SIZE 512
+
+typedef struct {
+    unsigned count;
+    char paths[2][PATH_SIZE];
+} ucp_libs_t;
+
+static int ucp_lib_note(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    ucp_libs_t *libs = arg;
+    const char *base = strrchr(info->dlpi_name, '/');
+
+    (void)size;
+    base = base ? base + 1 : info->dlpi_name;
+    if (strncmp(base, "libucp", 6) != 0 || !strstr(base, ".so")) {
+        return 0;
+    }
+    if (libs->count < 2) {
+        snprintf(libs->paths[libs->count], PATH_SIZE, "%s", info->dlpi_name);
+    }
+    libs->count++;
+    return 0;
+}
+
+kvl_status_t kvl_ucx_check(void)
+{
+    ucp_libs_t libs = {0};
+    unsigned major, minor, release;
+
+    dl_iterate_phdr(ucp_lib_note, &libs);
+    if (libs.count > 1) {
+        return kvl_error(KVL_ERR_UNSUPPORTED,
+                         "two libucp are in this process: %s and %s; load one UCX only",
+                         libs.paths[0], libs.paths[1]);
+    }
+    ucp_get_version(&major, &minor, &release);
+    if (major != UCP_API_MAJOR || kvl_ucx_api() < UCP_VERSION(1, 13)) {
+        return kvl_error(KVL_ERR_UNSUPPORTED,
+                         "libucp %u.%u.%u (%s): kvlane was built with %u.%u and needs 1.13 or a "
+                         "later 1.x",
+                         major, minor, release, libs.paths[0], UCP_API_MAJOR, UCP_API_MINOR);
+    }
+    return KVL_OK;
+}
+
+bool kvl_ucx_hooks_quiet(void)
+{
+    const char *mode = getenv("UCX_MEM_MMAP_HOOK_MODE");
+
+    return mode && strcmp(mode, "none") == 0;
+}
+
+unsigned kvl_ucx_api(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return UCP_VERSION(major, minor);
+}
+
+const char *kvl_ucx_version(void)
+{
+    return ucp_get_version_string();
+}
+
+static int ucp_path_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const char *base = strrchr(info->dlpi_name, '/');
+
+    (void)size;
+    if (!base || strncmp(base, "/libucp.so", 10) != 0) {
+        return 0;
+    }
+    *(const char **)arg = info->dlpi_name; /* lives as long as the library is loaded */
+    return 1;
+}
+
+const char *kvl_ucx_path(void)
+{
+    const char *path = "";
+
+    dl_iterate_phdr(ucp_path_find, &path);
+    return path;
+}

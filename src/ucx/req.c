@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/clock.h"
+
+/* A request, from the call into UCP to its one done().
+ *
+ *   begin -> UCP call -> posted: final status, done() never runs
+ *                     -> posted: KVL_INPROGRESS -> UCP's callback ---------> done()
+ *                     -> posted: KVL_INPROGRESS -> timer (injected delay) -> done()
+ *
+ * The UCP request is freed in its callback, before done(): nothing of UCP is left when the caller
+ * hears of it. Memory of kvl_req_t is the caller's again the moment done() is entered. */
+
+static void data_completed(void *request, ucs_status_t status, void *user_data);
+static void ctrl_completed(void *request, ucs_status_t status, void *user_data);
+
+void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class)
+{
+    param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param->cb.send = class == REQ_DATA ? data_completed : ctrl_completed;
+    param->user_data = req;
+}
+
+void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep)
+{
+    req->ep = ep;
+    req->received = 0;
+    req->timer = (kvl_timer_t){0};
+    if (ep) {
+        ep->pending++;
+    }
+}
+
+static void req_end(kvl_req_t *req)
+{
+    if (req->ep) {
+        req->ep->pending--;
+    }
+}
+
+static void req_delayed(kvl_timer_t *timer)
+{
+    kvl_req_t *req = kvl_container(timer, kvl_req_t, timer);
+
+    req_end(req);
+    req->done(req, req->delayed);
+}
+
+/* Arms the timer; false: no time to wait, or no timers. */
+static bool req_delay(kvl_req_t *req, kvl_status_t status, int64_t delay_ns)
+{
+    kvl_timers_t *timers = req->ep ? req->ep->worker->params.timers : NULL;
+
+    if (delay_ns <= 0 || !timers) {
+        return false;
+    }
+    req->delayed = status;
+    return kvl_timer_set(timers, &req->timer, kvl_time_add(kvl_now_ns(), delay_ns), req_delayed) ==
+           KVL_OK;
+}
+
+/* UCX is through with @a req: applies the fault points. KVL_INPROGRESS: a timer goes on with it. */
+static kvl_status_t data_judge(kvl_req_t *req, kvl_status_t status)
+{
+    kvl_fault_t fault = kvl_fault(KVL_FAULT_EP_COMPLETE);
+
+    if (fault.action == KVL_FAULT_FAIL) {
+        return KVL_ERR_RAIL;
+    }
+    if (fault.action == KVL_FAULT_DELAY && req_delay(req, status, fault.delay_ns)) {
+        return KVL_INPROGRESS;
+    }
+    return status;
+}
+
+static kvl_status_t ctrl_judge(kvl_req_t *req, kvl_status_t status)
+{
+    int64_t delay_ns = req->ep ? req->ep->connect_delay_ns : 0;
+
+    if (delay_ns > 0) {
+        req->ep->connect_delay_ns = 0;
+    }
+    return req_delay(req, status, delay_ns) ? KVL_INPROGRESS : status;
+}
+
+static void req_finish(kvl_req_t *req, kvl_status_t status)
+{
+    if (status != KVL_INPROGRESS) {
+        req_end(req);
+        req->done(req, status);
+    }
+}
+
+static void data_completed(void *request, ucs_status_t status, void *user_data)
+{
+    ucp_request_free(request);
+    req_finish(user_data, data_judge(user_data, kvl_status_of(status)));
+}
+
+static void ctrl_completed(void *request, ucs_status_t status, void *user_data)
+{
+    ucp_request_free(request);
+    req_finish(user_data, ctrl_judge(user_data, kvl_status_of(status)));
+}
+
+void kvl_am_received(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    kvl_req_t *req = user_data;
+
+    ucp_request_free(request);
+    req->received = status == UCS_OK ? length : 0;
+    req_finish(req, data_judge(req, kvl_status_of(status)));
+}
+
+kvl_status_t kvl_req_posted(kvl_req_t *req, ucs_status_ptr_t result, req_class_t class)
+{
+    kvl_status_t status;
+
+    if (UCS_PTR_IS_PTR(result)) {
+        return KVL_INPROGRESS;
+    }
+    status = kvl_status_of(UCS_PTR_STATUS(result));
+    if (status == KVL_OK) {
+        status = class == REQ_DATA ? data_judge(req, status) : ctrl_judge(req, status);
+    }
+    if (status != KVL_INPROGRESS) {
+        req_end(req);
+    }
+    return status;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What this UCX has on this machine: transports with their devices, and the option table of each
+ * transport, memory domain and connection manager, to ask whether an option exists. */
+#ifndef KVL_UCX_TABLES_H
+#define KVL_UCX_TABLES_H
+
+#include <kvlane/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct kvl_tables kvl_tables_t;
+
+kvl_status_t kvl_tables_create(kvl_tables_t **tables_p);
+void kvl_tables_destroy(kvl_tables_t *tables);
+
+typedef struct {
+    const char *transport; /* "tcp", "rc_verbs", ... */
+    const char *device;    /* "eth0", "mlx5_0:1", "memory" */
+    bool network;          /* reaches other hosts */
+} kvl_transport_t;
+
+/* index runs from 0; false after the last */
+bool kvl_tables_transport(const kvl_tables_t *tables, size_t index, kvl_transport_t *transport_p);
+/* "tcp/lo tcp/eth0 posix/memory", for messages; cut if it is long */
+void kvl_tables_list(const kvl_tables_t *tables, char *text, size_t size);
+
+/* What setting @a name would do in the tables. */
+typedef struct {
+    unsigned owned; /* tables of @a owner that take it */
+    unsigned other; /* tables of others that would take it as well */
+    bool bad_value; /* at least one knows the name and refuses the value */
+    char also[64];  /* an owner of the others, for messages */
+} kvl_tables_hit_t;
+
+/* @a owner: upper case name of a transport, memory domain or connection manager such as "TCP" or
+ * "RC_VERBS"; also the start of such names up to an underscore ("RC"). NULL: all own it. */
+void kvl_tables_try(const kvl_tables_t *tables, const char *owner, const char *name,
+                    const char *value, kvl_tables_hit_t *hit_p);
+/* true if a transport, memory domain or connection manager has this name */
+bool kvl_tables_owner(const kvl_tables_t *tables, const char *owner);
+
+#endif

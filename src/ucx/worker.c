@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A worker is one lane on one rail. It is SERIALIZED: any thread may touch it, one at a time, and
+ * the engine sees to that. kvl_worker_wake() is the exception that UCX allows from anywhere. */
+
+static kvl_status_t worker_handlers(kvl_worker_t *worker)
+{
+    for (unsigned id = 1; worker->params.am && id < worker->params.am_count; id++) {
+        kvl_am_handler_t *handler = &worker->handlers[id];
+        ucp_am_handler_param_t param = {
+            .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                          UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            .id = id,
+            .flags = UCP_AM_FLAG_WHOLE_MSG,
+            .cb = kvl_am_arrived,
+            .arg = handler,
+        };
+        ucs_status_t status;
+
+        *handler = (kvl_am_handler_t){worker, id};
+        status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR
+                                 : ucp_worker_set_am_recv_handler(worker->ucp, &param);
+
+        if (status != UCS_OK) {
+            return kvl_ucx_error("ucp_worker_set_am_recv_handler", status);
+        }
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t worker_open(kvl_worker_t *worker)
+{
+    ucp_worker_params_t params = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID,
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+        .client_id = worker->params.client_id,
+    };
+    ucs_status_t status = kvl_ucp_fails()
+                              ? UCS_ERR_IO_ERROR
+                              : ucp_worker_create(worker->context->ucp, &params, &worker->ucp);
+
+    if (status != UCS_OK) {
+        return kvl_ucx_error("ucp_worker_create", status);
+    }
+    return KVL_OK;
+}
+
+static kvl_status_t worker_start(kvl_worker_t *worker)
+{
+    ucs_status_t status =
+        kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_worker_get_efd(worker->ucp, &worker->fd);
+
+    if (status != UCS_OK) {
+        return kvl_ucx_error("ucp_worker_get_efd", status);
+    }
+    return worker_handlers(worker);
+}
+
+kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t *params,
+                               kvl_worker_t **worker_p)
+{
+    kvl_worker_t *worker;
+    kvl_status_t status;
+
+    if (params->am_count > KVL_AM_IDS_MAX) {
+        return kvl_error(KVL_ERR_LIMIT, "worker: %u message ids, at most %u", params->am_count,
+                         KVL_AM_IDS_MAX);
+    }
+    worker = kvl_calloc(1, sizeof(*worker));
+    if (!worker) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "worker: %zu bytes", sizeof(*worker));
+    }
+    worker->context = context;
+    worker->params = *params;
+    worker->memh = kvl_ucx_api() >= UCP_VERSION(1, 15);
+    kvl_list_init(&worker->closing);
+    for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
+        kvl_list_init(&worker->buckets[i]);
+    }
+    status = worker_open(worker);
+    if (status != KVL_OK) {
+        goto err_free;
+    }
+    status = worker_start(worker);
+    if (status != KVL_OK) {
+        goto err_destroy;
+    }
+    context->workers++;
+    *worker_p = worker;
+    return KVL_OK;
+
+err_destroy:
+    ucp_worker_destroy(worker->ucp);
+err_free:
+    kvl_free(worker);
+    return status;
+}
+
+void kvl_worker_destroy(kvl_worker_t *worker)
+{
+    if (!worker) {
+        return;
+    }
+    assert(worker->eps == 0);
+    ucp_worker_destroy(worker->ucp);
+    worker->context->workers--;
+    kvl_free(worker);
+}
+
+unsigned kvl_worker_progress(kvl_worker_t *worker)
+{
+    unsigned count = ucp_worker_progress(worker->ucp);
+
+    return kvl_list_empty(&worker->closing) ? count : count + kvl_ep_close_flushed(worker);
+}
+
+kvl_status_t kvl_worker_arm(kvl_worker_t *worker)
+{
+    return kvl_list_empty(&worker->closing) ? kvl_status_of(ucp_worker_arm(worker->ucp))
+                                            : KVL_ERR_BUSY;
+}
+
+int kvl_worker_fd(const kvl_worker_t *worker)
+{
+    return worker->fd;
+}
+
+void kvl_worker_wake(kvl_worker_t *worker)
+{
+    ucs_status_t status = ucp_worker_signal(worker->ucp);
+
+    if (status != UCS_OK) {
+        kvl_warn("worker: cannot be woken: %s", ucs_status_string(status));
+    }
+}
+
+kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t result;
+
+    kvl_req_param(&param, req, REQ_CTRL);
+    kvl_req_begin(req, NULL);
+    result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
+                             : ucp_worker_flush_nbx(worker->ucp, &param);
+    return kvl_req_posted(req, result, REQ_CTRL);
+}

@@ -26,12 +26,15 @@ void *kvl_malloc(size_t size)
     return alloc_count(malloc(size ? size : 1));
 }
 
+/* the product is checked here: a sanitizer's calloc() ends the process when it wraps */
 void *kvl_calloc(size_t count, size_t size)
 {
-    if (kvl_fault_fails(KVL_FAULT_ALLOC)) {
+    size_t total;
+
+    if (kvl_fault_fails(KVL_FAULT_ALLOC) || __builtin_mul_overflow(count, size, &total)) {
         return NULL;
     }
-    return alloc_count(count && size ? calloc(count, size) : calloc(1, 1));
+    return alloc_count(calloc(1, total ? total : 1));
 }
 
 void *kvl_realloc(void *old, size_t size)

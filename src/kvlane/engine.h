@@ -110,7 +110,8 @@ KVL_API size_t kvl_batch_count(const kvl_batch_t *batch);
  */
 KVL_API kvl_status_t kvl_batch_item(const kvl_batch_t *batch, size_t index, uint64_t *length_p);
 
-/** A text for the first failure of a complete batch: what failed, where, and the way out. */
+/** A text for the failure that decided the status of a complete batch (the first of its group): what
+ *  failed, where, and the way out. "" before, and if all is well. */
 KVL_API const char *kvl_batch_cause(const kvl_batch_t *batch);
 
 /** Gives the batch back. KVL_ERR_BUSY if it is not complete (cancel and wait first). */

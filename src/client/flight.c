@@ -78,10 +78,10 @@ void kvl_flight_restart(kvl_flight_t *flight)
     kvl_flight_put(flight);
 }
 
-void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, uint64_t stored)
+void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, const char *reason)
 {
     kvl_job_t *job = flight->job;
-    char why[160];
+    char why[128];
 
     switch (status) {
     case KVL_ERR_BUSY: /* no slot is free now; leases end, so one may be soon */
@@ -97,14 +97,14 @@ void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, uint64_t stor
         kvl_flight_end(flight, status, 0, why);
         return;
     default:
-        kvl_flight_end(flight, status, stored, "so says the node; its log has the reason");
+        kvl_flight_end(flight, status, 0, reason);
     }
 }
 
 void kvl_flight_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t status)
 {
     if (how == KVL_LOST_REFUSED) {
-        kvl_flight_refused(flight, status, 0);
+        kvl_flight_refused(flight, status, kvl_error_text());
     } else if (how == KVL_LOST_UNKNOWN && flight->inlined) {
         kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0, "the connection ended after its bytes were sent; "
                        "read the key to know");
@@ -187,6 +187,7 @@ static unsigned back_list_send(kvl_cache_t *cache, kvl_back_list_t *list, kvl_ms
     }
     w = kvl_link_call_begin(cache->link);
     if (!w) {
+        kvl_cache_hold(cache);
         return 0;
     }
     for (i = 0; i < list->count; i++) {

@@ -78,7 +78,7 @@ static void found_item(kvl_flight_t *flight, const kvl_found_t *item,
     const kvl_entry_t *entry = &flight->job->entries[flight->index];
 
     if (item->status != KVL_OK) {
-        kvl_flight_refused(flight, (kvl_status_t)item->status, item->length);
+        kvl_flight_refused(flight, (kvl_status_t)item->status, KVL_NODE_SAYS);
         return;
     }
     if (item->length != entry->length) {

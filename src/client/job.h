@@ -199,7 +199,8 @@ void kvl_flight_end(kvl_flight_t *flight, kvl_status_t status, uint64_t stored, 
 void kvl_flight_restart(kvl_flight_t *flight);
 /* The answer of RESERVE or LOOKUP did not come, or said no. */
 void kvl_flight_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t status);
-void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, uint64_t stored);
+#define KVL_NODE_SAYS "so says the node; its log has the reason"
+void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, const char *reason);
 /* Region that a lease of @a length bytes lies in; NULL with an error text if it lies in none. */
 const kvl_remote_region_t *kvl_lease_region(kvl_link_t *link, const kvl_wire_lease_t *lease,
                                             uint64_t length);

@@ -87,7 +87,7 @@ static kvl_status_t reserve_read(kvl_ask_t *ask, kvl_rbuf_t *body)
             kvl_lease_back(ask->cache, &item.lease, true);
         }
     } else if (item.status != KVL_OK) {
-        kvl_flight_refused(flight, (kvl_status_t)item.status, 0);
+        kvl_flight_refused(flight, (kvl_status_t)item.status, KVL_NODE_SAYS);
     } else if (flight->inlined) {
         kvl_flight_end(flight, KVL_OK, 0, NULL);
     } else {
@@ -152,7 +152,7 @@ static void commit_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t statu
     kvl_cache_t *cache = flight->job->cache;
 
     if (how == KVL_LOST_REFUSED) {
-        kvl_flight_end(flight, status, 0, "the node refused the commit");
+        kvl_flight_end(flight, status, 0, kvl_error_text());
     } else if (how == KVL_LOST_UNKNOWN) {
         kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0, "the connection ended before the commit was "
                        "answered; read the key to know");

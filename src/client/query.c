@@ -29,7 +29,7 @@ static void query_lose(kvl_ask_t *query, kvl_lost_t how, kvl_status_t status)
             continue;
         }
         if (how == KVL_LOST_REFUSED && status != KVL_ERR_BUSY) {
-            kvl_job_end(job, i, status, 0, "the node refused the request");
+            kvl_job_end(job, i, status, 0, kvl_error_text());
         } else if (how == KVL_LOST_UNKNOWN && job->op == KVL_CACHE_REMOVE) {
             kvl_job_end(job, i, KVL_ERR_AMBIGUOUS, 0, "the connection ended before the remove was "
                         "answered; ask whether the key exists");

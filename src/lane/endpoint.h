@@ -39,10 +39,12 @@ struct kvl_endpoint {
     kvl_rkey_t **rkeys;
     unsigned rkey_count;
 
-    /* flush: one at a time; moves that need a later one wait in flush_wait (lane/mover.c) */
+    /* flush: one at a time (lane/flush.c) */
     kvl_req_t flush_req;
-    bool flushing;
-    kvl_list_t flush_now, flush_wait;
+    bool flushing, flush_wanted;
+    uint64_t flush_seq; /* of the flush under way: covers moves up to this number */
+    struct kvl_mover *mover;
+    unsigned place; /* in the mover */
 
     /* counters */
     uint64_t ops_done, bytes_done, errors;

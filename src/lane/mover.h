@@ -42,6 +42,7 @@ typedef struct {
 typedef struct {
     kvl_list_t link;  /* in the mover's round, when it has queued work */
     kvl_list_t moves; /* not fully posted, in order */
+    unsigned active;  /* moves with an op posted that are not done */
 } kvl_flow_t;
 void kvl_flow_init(kvl_flow_t *flow);
 
@@ -66,11 +67,12 @@ struct kvl_move {
     kvl_flow_t *flow;
     size_t piece, piece_at;    /* cursor */
     unsigned ops_out;          /* ops at UCP */
-    unsigned flushes;          /* endpoint flushes it waits for */
-    unsigned ops_total;        /* ops posted: XFER_FIN tells the target */
-    uint64_t used[2];          /* endpoints that carried a onesided put: bit = place in the mover */
+    unsigned ops_total;        /* ops posted: XFER_FIN and COMMIT tell the target */
+    uint64_t used[2];          /* endpoints that carried a onesided put and are not flushed since:
+                                  bit = place in the mover */
+    uint64_t flush_seq;        /* a flush that started at or after this number covers it */
     kvl_status_t status;
-    uint8_t state;
+    uint8_t state;             /* kvl_move_state_t */
 };
 
 typedef struct kvl_mover kvl_mover_t;

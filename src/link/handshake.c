@@ -24,8 +24,6 @@ static kvl_status_t line_open(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_
     endpoint->index = index;
     endpoint->ops   = &kvl_link_endpoint_ops;
     endpoint->owner = link;
-    kvl_list_init(&endpoint->flush_now);
-    kvl_list_init(&endpoint->flush_wait);
     params.failed = kvl_endpoint_failed;
     return kvl_ep_connect(&params, &link->addr, &endpoint->ep);
 }
@@ -325,8 +323,6 @@ static kvl_status_t endpoints_open(kvl_link_t *link)
     }
     /* the ctrl endpoint moves: tell UCX its new place before anything can arrive on it */
     lines[0] = link->lines[0];
-    kvl_list_init(&lines[0].endpoint.flush_now);
-    kvl_list_init(&lines[0].endpoint.flush_wait);
     kvl_ep_set_arg(lines[0].endpoint.ep, &lines[0].endpoint);
     kvl_free(link->lines);
     link->lines      = lines;

@@ -142,8 +142,6 @@ static void server_accept(kvl_server_t *server, kvl_conn_t *conn, uint64_t clien
     guest->endpoint.owner = guest;
     guest->server         = server;
     guest->nonce          = nonce;
-    kvl_list_init(&guest->endpoint.flush_now);
-    kvl_list_init(&guest->endpoint.flush_wait);
     kvl_list_init(&guest->replies);
     params.worker = kvl_engine_worker(server->engine, 0, (kvl_lane_kind_t)lane);
     params.arg    = &guest->endpoint;

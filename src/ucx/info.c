@@ -175,7 +175,9 @@ static void info_judge(const lanes_t *lanes, kvl_ep_info_t *info)
     info->put_onesided = row && alone && api < row->put_until;
     info->get_onesided = row && alone && api < row->get_until;
     info->shared_memory = row && row->shared_memory;
-    info->iov_is_fast = info->shared_memory;
+    /* measured, 61 pieces of 4296 bytes: shared memory 20 GB/s, packed 15; tcp with 1.13 6.3 and
+     * 5.9, with 1.22 2.9 and 5.7 */
+    info->iov_is_fast = info->shared_memory || api < UCP_VERSION(1, 16);
 }
 
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)

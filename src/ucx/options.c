@@ -171,6 +171,7 @@ static const default_t default_rows[] = {
     {"SYSV_ERROR_HANDLING", "y", "sysv", "off by default; without it no shared memory"},
     {"TCP_TX_SEG_SIZE", "256k", "tcp", "8k is 2 to 6 times slower"},
     {"TCP_RX_SEG_SIZE", "256k", "tcp", "64k is slower"},
+    {"TCP_PUT_ENABLE", "n", "tcp", "else messages over shared memory and verbs detour over tcp"},
     {"IB_REG_METHODS", "direct", "rc_verbs", "kvlane registers by itself: no cache, no hooks"},
     {"RC_TIMEOUT", "50ms", "rc_verbs", "a broken link is noticed in half a second"},
     {"RC_RETRY_COUNT", "4", "rc_verbs", "a broken link is noticed in half a second"},

@@ -81,6 +81,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->context = context;
     worker->params = *params;
     worker->memh = kvl_ucx_api() >= UCP_VERSION(1, 15);
+    worker->proto_v2 = kvl_ucx_api() >= UCP_VERSION(1, 16);
     kvl_list_init(&worker->closing);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);

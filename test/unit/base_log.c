@@ -133,13 +133,14 @@ static void *write_many(void *arg)
 TEST(log_write, keeps_lines_of_threads_apart)
 {
     static capture_t capture;
+    static char names[2][2] = {"a", "b"};
     pthread_t threads[2];
     char *line;
     int lines = 0;
 
     capture_open(&capture, KVL_LOG_WARN);
-    pthread_create(&threads[0], NULL, write_many, "a");
-    pthread_create(&threads[1], NULL, write_many, "b");
+    pthread_create(&threads[0], NULL, write_many, names[0]);
+    pthread_create(&threads[1], NULL, write_many, names[1]);
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
     capture_close(&capture);

@@ -220,6 +220,7 @@ kvl_status_t kvl_slabs_add(kvl_slabs_t *slabs, uint64_t length)
                                      .before = KVL_BLOCK_NONE,
                                      .after = KVL_BLOCK_NONE,
                                      .slab = slabs->slab_count};
+    slabs->first[slabs->slab_count] = id;
     slabs->slabs[slabs->slab_count++] = whole;
     slabs->total_bytes += (uint64_t)whole * KVL_SLAB_GRANULE;
     list_push(slabs, id);

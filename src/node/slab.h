@@ -22,7 +22,8 @@ typedef uint32_t kvl_block_id_t;
 
 typedef struct {
     kvl_ipool_t blocks;
-    uint32_t slabs[KVL_SLABS_MAX]; /* length of each in granules */
+    uint32_t slabs[KVL_SLABS_MAX];       /* length of each in granules */
+    kvl_block_id_t first[KVL_SLABS_MAX]; /* its first block, which is never merged into another */
     unsigned slab_count;
     uint32_t classes;                    /* bit: the class has a free block */
     uint32_t steps[KVL_SLAB_CLASSES];    /* bit: the step has one */

@@ -29,8 +29,8 @@ static bool addr_port(const char *text, uint16_t *port_p)
 
 static kvl_status_t addr_invalid(const char *text, const char *why)
 {
-    return kvl_error(KVL_ERR_INVALID,
-                     "address '%s': %s; accepted: HOST:PORT, [IPV6]:PORT, *:PORT", text, why);
+    return kvl_error(KVL_ERR_INVALID, "address '%s': %s; accepted: HOST:PORT, [IPV6]:PORT, *:PORT",
+                     text, why);
 }
 
 /* cuts "[host]:port" or "host:port" in two */
@@ -57,7 +57,7 @@ static kvl_status_t addr_split(const char *text, char *host, const char **port_p
     }
     memcpy(host, text, length);
     host[length] = '\0';
-    *port_p = colon + 1;
+    *port_p      = colon + 1;
     return KVL_OK;
 }
 
@@ -198,9 +198,9 @@ static bool addr_owner(const struct sockaddr *addr, char *device, size_t size)
 /* our address on the way to @a addr: connecting a datagram socket asks the routes and sends nothing */
 static bool addr_source(const kvl_addr_t *addr, struct sockaddr_storage *source)
 {
-    kvl_addr_t to = *addr;
+    kvl_addr_t to    = *addr;
     socklen_t length = sizeof(*source);
-    int fd = socket(addr->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd           = socket(addr->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool good;
 
     if (fd < 0) {

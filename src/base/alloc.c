@@ -51,7 +51,7 @@ void *kvl_realloc(void *old, size_t size)
 char *kvl_strdup(const char *text)
 {
     size_t size = strlen(text) + 1;
-    char *copy = kvl_malloc(size);
+    char *copy  = kvl_malloc(size);
 
     if (copy) {
         memcpy(copy, text, size);

@@ -24,7 +24,7 @@ int64_t kvl_now_ns(void)
 static void timers_place(kvl_timers_t *timers, size_t at, kvl_timer_t *timer)
 {
     timers->heap[at] = timer;
-    timer->slot = at + 1;
+    timer->slot      = at + 1;
 }
 
 /* moves @a timer, which belongs at @a at or above, to its place */
@@ -87,7 +87,7 @@ static kvl_status_t timers_grow(kvl_timers_t *timers, size_t capacity)
     if (!heap) {
         return kvl_error(KVL_ERR_NO_MEMORY, "timers: no memory for %zu timers", capacity);
     }
-    timers->heap = heap;
+    timers->heap     = heap;
     timers->capacity = capacity;
     return KVL_OK;
 }
@@ -136,7 +136,7 @@ kvl_status_t kvl_timer_set(kvl_timers_t *timers, kvl_timer_t *timer, int64_t at_
         timers_place(timers, timers->count++, timer);
     }
     timer->at_ns = at_ns;
-    timer->func = func;
+    timer->func  = func;
     timers_sift(timers, timer->slot - 1, timer);
     return KVL_OK;
 }
@@ -150,7 +150,7 @@ void kvl_timer_cancel(kvl_timers_t *timers, kvl_timer_t *timer)
         return;
     }
     assert(timers->heap[at] == timer);
-    last = timers->heap[--timers->count];
+    last        = timers->heap[--timers->count];
     timer->slot = 0;
     if (last != timer) {
         timers_sift(timers, at, last);
@@ -160,7 +160,7 @@ void kvl_timer_cancel(kvl_timers_t *timers, kvl_timer_t *timer)
 unsigned kvl_timers_run(kvl_timers_t *timers, int64_t now_ns)
 {
     /* a callback that arms itself for the past must not keep us here for ever */
-    size_t most = timers->count;
+    size_t most  = timers->count;
     unsigned ran = 0;
 
     while (ran < most && timers->count > 0 && timers->heap[0]->at_ns <= now_ns) {

@@ -96,7 +96,7 @@ static kvl_status_t config_set_row(kvl_config_t *config, size_t row, const char 
         return error_value(&kvl_rows[row], value, source, why);
     }
     kvl_free(config->text[row]);
-    config->text[row] = text;
+    config->text[row]   = text;
     config->source[row] = source;
     return KVL_OK;
 }
@@ -116,8 +116,8 @@ static kvl_ucx_setting_t *config_find_ucx(const kvl_config_t *config, const char
 /* a new, empty place at the end */
 static kvl_ucx_setting_t *config_add_ucx(kvl_config_t *config, const char *name)
 {
-    size_t size = (config->ucx_count + 1) * sizeof(*config->ucx);
-    char *copy = kvl_strdup(name);
+    size_t size            = (config->ucx_count + 1) * sizeof(*config->ucx);
+    char *copy             = kvl_strdup(name);
     kvl_ucx_setting_t *ucx = copy ? kvl_realloc(config->ucx, size) : NULL;
 
     if (!ucx) {
@@ -125,15 +125,15 @@ static kvl_ucx_setting_t *config_add_ucx(kvl_config_t *config, const char *name)
         return NULL;
     }
     config->ucx = ucx;
-    ucx = &config->ucx[config->ucx_count++];
-    *ucx = (kvl_ucx_setting_t){.name = copy};
+    ucx         = &config->ucx[config->ucx_count++];
+    *ucx        = (kvl_ucx_setting_t){.name = copy};
     return ucx;
 }
 
 static kvl_status_t config_set_ucx(kvl_config_t *config, const char *name, const char *value,
                                    kvl_config_source_t source)
 {
-    char *copy = kvl_strdup(value);
+    char *copy             = kvl_strdup(value);
     kvl_ucx_setting_t *ucx = config_find_ucx(config, name);
 
     if (copy && !ucx) {
@@ -144,7 +144,7 @@ static kvl_status_t config_set_ucx(kvl_config_t *config, const char *name, const
         return error_no_memory(name);
     }
     kvl_free(ucx->value);
-    ucx->value = copy;
+    ucx->value  = copy;
     ucx->source = source;
     return KVL_OK;
 }
@@ -170,8 +170,8 @@ static kvl_status_t config_read_variable(kvl_config_t *config, const char *varia
     size_t length = strcspn(variable, "=");
 
     if (length >= sizeof(name)) {
-        return kvl_error(KVL_ERR_CONFIG, "%.40s... (environment): name over %d characters", variable,
-                         NAME_SIZE - 1);
+        return kvl_error(KVL_ERR_CONFIG, "%.40s... (environment): name over %d characters",
+                         variable, NAME_SIZE - 1);
     }
     snprintf(name, sizeof(name), "%.*s", (int)length, variable);
     if (is_foreign_name(name)) {
@@ -308,7 +308,7 @@ bool kvl_config_ucx(const kvl_config_t *config, bool ctrl, size_t index, const c
 
     for (i = 0; i < config->ucx_count; i++) {
         if (has_prefix(config->ucx[i].name, prefix) && index-- == 0) {
-            *name_p = config->ucx[i].name + strlen(prefix);
+            *name_p  = config->ucx[i].name + strlen(prefix);
             *value_p = config->ucx[i].value;
             return true;
         }

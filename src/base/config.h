@@ -17,28 +17,28 @@ typedef enum { KVL_MODE_AUTO, KVL_MODE_ONESIDED, KVL_MODE_MESSAGE } kvl_mode_pol
 
 /* The parsed values of one engine; read-only after kvl_config_create() and _set(). */
 typedef struct {
-    unsigned depth;            /* KVLANE_DEPTH 1..256, default 8 */
-    unsigned data_depth;       /* KVLANE_DATA_DEPTH 0..256, default 0: same as depth */
-    unsigned sg_endpoints;     /* KVLANE_SG_ENDPOINTS 1..64, default 8 */
-    kvl_sg_policy_t sg;        /* KVLANE_SG */
-    kvl_mode_policy_t mode;    /* KVLANE_MODE */
+    unsigned depth;               /* KVLANE_DEPTH 1..256, default 8 */
+    unsigned data_depth;          /* KVLANE_DATA_DEPTH 0..256, default 0: same as depth */
+    unsigned sg_endpoints;        /* KVLANE_SG_ENDPOINTS 1..64, default 8 */
+    kvl_sg_policy_t sg;           /* KVLANE_SG */
+    kvl_mode_policy_t mode;       /* KVLANE_MODE */
     kvl_progress_mode_t progress; /* KVLANE_PROGRESS thread|caller */
-    const char *rails;         /* KVLANE_RAILS auto|tcp|shm|rdma|DEV,... default auto */
-    int64_t timeout_ns;        /* KVLANE_TIMEOUT, default 30s; a duration with unit ms|s|m (bare: s) */
-    int64_t connect_timeout_ns;/* KVLANE_CONNECT_TIMEOUT, default 10s */
-    int64_t backoff_min_ns;    /* KVLANE_BACKOFF_MIN, default 50ms: first pause between connects */
-    int64_t backoff_max_ns;    /* KVLANE_BACKOFF_MAX, default 2s */
-    int64_t quiesce_ns;        /* KVLANE_QUIESCE, default 20ms: wait for ops before a forced close */
-    int64_t lease_ns;          /* KVLANE_LEASE_MAX, default 120s: longest lease that the node grants */
-    int64_t spin_ns;           /* KVLANE_SPIN, default 50us: spin before sleep */
-    uint64_t inline_max;       /* KVLANE_INLINE_MAX bytes 0..8192, default 1024 */
-    uint64_t chunk_bytes;      /* KVLANE_CHUNK 64K..64M, default 8M: longest op */
-    uint64_t pack_max;         /* KVLANE_PACK_MAX: onesided: segments up to this are packed; auto */
-    uint64_t max_sessions;     /* KVLANE_MAX_SESSIONS, node, default 1024 */
-    uint64_t max_leases;       /* KVLANE_MAX_LEASES a session, default 65536 */
-    unsigned log_level;        /* KVLANE_LOG_LEVEL fatal|error|warn|info|debug|trace */
-    const char *fault;         /* KVLANE_FAULT */
-    uint64_t fault_seed;       /* KVLANE_FAULT_SEED */
+    const char *rails;            /* KVLANE_RAILS auto|tcp|shm|rdma|DEV,... default auto */
+    int64_t timeout_ns; /* KVLANE_TIMEOUT, default 30s; a duration with unit ms|s|m (bare: s) */
+    int64_t connect_timeout_ns; /* KVLANE_CONNECT_TIMEOUT, default 10s */
+    int64_t backoff_min_ns;     /* KVLANE_BACKOFF_MIN, default 50ms: first pause between connects */
+    int64_t backoff_max_ns;     /* KVLANE_BACKOFF_MAX, default 2s */
+    int64_t quiesce_ns;    /* KVLANE_QUIESCE, default 20ms: wait for ops before a forced close */
+    int64_t lease_ns;      /* KVLANE_LEASE_MAX, default 120s: longest lease that the node grants */
+    int64_t spin_ns;       /* KVLANE_SPIN, default 50us: spin before sleep */
+    uint64_t inline_max;   /* KVLANE_INLINE_MAX bytes 0..8192, default 1024 */
+    uint64_t chunk_bytes;  /* KVLANE_CHUNK 64K..64M, default 8M: longest op */
+    uint64_t pack_max;     /* KVLANE_PACK_MAX: onesided: segments up to this are packed; auto */
+    uint64_t max_sessions; /* KVLANE_MAX_SESSIONS, node, default 1024 */
+    uint64_t max_leases;   /* KVLANE_MAX_LEASES a session, default 65536 */
+    unsigned log_level;    /* KVLANE_LOG_LEVEL fatal|error|warn|info|debug|trace */
+    const char *fault;     /* KVLANE_FAULT */
+    uint64_t fault_seed;   /* KVLANE_FAULT_SEED */
 } kvl_settings_t;
 
 const kvl_settings_t *kvl_config_settings(const kvl_config_t *config);
@@ -57,7 +57,7 @@ bool kvl_config_ucx(const kvl_config_t *config, bool ctrl, size_t index, const c
 void kvl_config_apply_process(const kvl_config_t *config);
 
 /* Parsers that tools share; error texts name @a what and @a text. */
-kvl_status_t kvl_parse_bytes(const char *what, const char *text, uint64_t *bytes_p);    /* 64K 1G */
-kvl_status_t kvl_parse_duration(const char *what, const char *text, int64_t *ns_p);     /* 2ms 30s */
+kvl_status_t kvl_parse_bytes(const char *what, const char *text, uint64_t *bytes_p); /* 64K 1G */
+kvl_status_t kvl_parse_duration(const char *what, const char *text, int64_t *ns_p);  /* 2ms 30s */
 
 #endif

@@ -8,23 +8,23 @@
 #include <stddef.h>
 
 typedef enum {
-    KVL_ROW_COUNT,     /* unsigned */
-    KVL_ROW_NUMBER,    /* uint64_t */
-    KVL_ROW_BYTES,     /* uint64_t */
-    KVL_ROW_PACK,      /* uint64_t, or "auto" */
-    KVL_ROW_DURATION,  /* int64_t, ns */
-    KVL_ROW_CHOICE,    /* unsigned or an enum: the index in choices */
-    KVL_ROW_RAILS,     /* const char *, a list of names */
-    KVL_ROW_FAULT      /* const char *, rules of base/fault.h */
+    KVL_ROW_COUNT,    /* unsigned */
+    KVL_ROW_NUMBER,   /* uint64_t */
+    KVL_ROW_BYTES,    /* uint64_t */
+    KVL_ROW_PACK,     /* uint64_t, or "auto" */
+    KVL_ROW_DURATION, /* int64_t, ns */
+    KVL_ROW_CHOICE,   /* unsigned or an enum: the index in choices */
+    KVL_ROW_RAILS,    /* const char *, a list of names */
+    KVL_ROW_FAULT     /* const char *, rules of base/fault.h */
 } kvl_row_type_t;
 
 typedef struct {
     const char *name;
     kvl_row_type_t type;
-    const char *initial; /* the default, as text */
-    uint64_t min, max;   /* of numbers, bytes, ns */
+    const char *initial;        /* the default, as text */
+    uint64_t min, max;          /* of numbers, bytes, ns */
     const char *const *choices; /* ends with NULL */
-    size_t offset;       /* in kvl_settings_t */
+    size_t offset;              /* in kvl_settings_t */
     const char *doc;
 } kvl_row_t;
 

@@ -105,7 +105,7 @@ static unsigned name_distance(const char *a, const char *b)
         for (j = 1; j <= length; j++) {
             unsigned above = row[j];
 
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i] != b[j - 1]));
+            row[j]   = min3(above + 1, row[j - 1] + 1, diagonal + (a[i] != b[j - 1]));
             diagonal = above;
         }
     }
@@ -125,7 +125,7 @@ const char *kvl_row_closest(const char *name)
         unsigned distance = name_distance(name, kvl_rows[i].name);
 
         if (distance < least) {
-            least = distance;
+            least   = distance;
             closest = kvl_rows[i].name;
         }
     }

@@ -44,7 +44,7 @@ static const char *scan_number(const char *text, uint64_t *value_p, const char *
         return "not a number";
     }
     *value_p = value;
-    *rest_p = at;
+    *rest_p  = at;
     return NULL;
 }
 
@@ -154,7 +154,7 @@ static const char *check_rails(const char *text)
 /* where the table says; enums have the size of unsigned */
 static void store(const kvl_row_t *row, uint64_t value, kvl_settings_t *settings)
 {
-    char *place = (char *)settings + row->offset;
+    char *place     = (char *)settings + row->offset;
     unsigned narrow = (unsigned)value;
 
     if (row->type == KVL_ROW_COUNT || row->type == KVL_ROW_CHOICE) {
@@ -277,12 +277,12 @@ const char *kvl_row_unit(const kvl_row_t *row)
 
 kvl_status_t kvl_parse_bytes(const char *what, const char *text, uint64_t *bytes_p)
 {
-    uint64_t value = 0;
+    uint64_t value  = 0;
     const char *why = scan_bytes(text, &value);
 
     if (why) {
-        return kvl_error(KVL_ERR_CONFIG,
-                         "%s=%s: %s; accepted: a number of bytes, or with K, M, G", what, text, why);
+        return kvl_error(KVL_ERR_CONFIG, "%s=%s: %s; accepted: a number of bytes, or with K, M, G",
+                         what, text, why);
     }
     *bytes_p = value;
     return KVL_OK;
@@ -290,7 +290,7 @@ kvl_status_t kvl_parse_bytes(const char *what, const char *text, uint64_t *bytes
 
 kvl_status_t kvl_parse_duration(const char *what, const char *text, int64_t *ns_p)
 {
-    uint64_t value = 0;
+    uint64_t value  = 0;
     const char *why = scan_duration(text, &value);
 
     if (why) {

@@ -66,7 +66,7 @@ static const char *const fault_actions[] = {
 
 bool kvl_fault_enabled;
 
-static fault_table_t fault_table;                     /* constant after setup */
+static fault_table_t fault_table;                        /* constant after setup */
 static atomic_uint_fast64_t fault_hits[KVL_FAULT_COUNT]; /* atomic */
 
 static size_t append(char *text, size_t size, size_t used, const char *more)
@@ -157,7 +157,7 @@ static kvl_status_t parse_action(const char *rule, char *text, fault_rule_t *par
 static size_t scan_digits(const char *text, uint64_t *value_p)
 {
     uint64_t value = 0;
-    size_t n = 0;
+    size_t n       = 0;
 
     for (; text[n] >= '0' && text[n] <= '9'; n++) {
         if (__builtin_mul_overflow(value, 10, &value) ||
@@ -185,18 +185,18 @@ static kvl_status_t parse_hit(const char *rule, const char *text, fault_rule_t *
 static kvl_status_t parse_share(const char *rule, const char *text, fault_rule_t *parsed)
 {
     uint64_t whole = 0, part = 0, digits = 0;
-    size_t n = scan_digits(text, &whole);
+    size_t n  = scan_digits(text, &whole);
     bool good = n > 0 && whole <= 100;
 
     if (good && text[n] == '.') {
         text += n + 1;
         n = digits = scan_digits(text, &part);
-        good = digits >= 1 && digits <= 3;
+        good       = digits >= 1 && digits <= 3;
     }
     for (; good && digits < 3; digits++) {
         part *= 10;
     }
-    parsed->when = WHEN_SHARE;
+    parsed->when   = WHEN_SHARE;
     parsed->number = whole * FAULT_PERCENT + part;
     if (!good || text[n] || parsed->number < 1 || parsed->number > 100 * FAULT_PERCENT) {
         return kvl_error(KVL_ERR_CONFIG,
@@ -223,7 +223,7 @@ static kvl_status_t parse_rule(const char *rule, fault_rule_t *parsed)
     memcpy(text, rule, strlen(rule) + 1);
     when = strpbrk(text, "@%");
     if (when) {
-        kind = *when;
+        kind    = *when;
         *when++ = '\0';
     }
     action = strchr(text, ':');
@@ -248,7 +248,8 @@ static kvl_status_t parse_table(const char *rules, uint64_t seed, fault_table_t 
         size_t length = strcspn(rules, ",");
 
         if (length >= sizeof(rule) || table->count == FAULT_RULES_MAX) {
-            return kvl_error(KVL_ERR_CONFIG, "fault rules: over %d rules, or one over %d characters",
+            return kvl_error(KVL_ERR_CONFIG,
+                             "fault rules: over %d rules, or one over %d characters",
                              FAULT_RULES_MAX, FAULT_RULE_SIZE - 1);
         }
         snprintf(rule, sizeof(rule), "%.*s", (int)length, rules);

@@ -13,20 +13,20 @@
 #include <stdint.h>
 
 typedef enum {
-    KVL_FAULT_ALLOC,       /* alloc: any kvl_malloc and friends (fail) */
-    KVL_FAULT_UCP,         /* ucp: any call into UCP that can fail, counted together (fail) */
-    KVL_FAULT_EP_CONNECT,  /* ep.connect (fail, delay) */
-    KVL_FAULT_EP_PUT,      /* ep.put: posting of a put (fail) */
-    KVL_FAULT_EP_GET,      /* ep.get (fail) */
-    KVL_FAULT_EP_AM,       /* ep.am: posting of an active message of data (fail, drop) */
-    KVL_FAULT_EP_FLUSH,    /* ep.flush (fail) */
+    KVL_FAULT_ALLOC,      /* alloc: any kvl_malloc and friends (fail) */
+    KVL_FAULT_UCP,        /* ucp: any call into UCP that can fail, counted together (fail) */
+    KVL_FAULT_EP_CONNECT, /* ep.connect (fail, delay) */
+    KVL_FAULT_EP_PUT,     /* ep.put: posting of a put (fail) */
+    KVL_FAULT_EP_GET,     /* ep.get (fail) */
+    KVL_FAULT_EP_AM,      /* ep.am: posting of an active message of data (fail, drop) */
+    KVL_FAULT_EP_FLUSH,   /* ep.flush (fail) */
     KVL_FAULT_EP_COMPLETE, /* ep.complete: completion of a data op, also an inline one (fail, delay) */
     KVL_FAULT_MEM_REGISTER, /* mem.register (fail) */
-    KVL_FAULT_CTRL_SEND,   /* ctrl.send: a control message (fail, drop, delay) */
-    KVL_FAULT_CTRL_RECV,   /* ctrl.recv (drop, delay) */
+    KVL_FAULT_CTRL_SEND,    /* ctrl.send: a control message (fail, drop, delay) */
+    KVL_FAULT_CTRL_RECV,    /* ctrl.recv (drop, delay) */
     KVL_FAULT_NODE_RESERVE, /* node.reserve (fail, drop) */
     KVL_FAULT_NODE_LOOKUP,  /* node.lookup (fail, drop) */
-    KVL_FAULT_NODE_COMMIT, /* node.commit (fail, drop: no answer) */
+    KVL_FAULT_NODE_COMMIT,  /* node.commit (fail, drop: no answer) */
     KVL_FAULT_COUNT
 } kvl_fault_point_t;
 
@@ -56,9 +56,8 @@ const char *kvl_fault_point_name(kvl_fault_point_t point);
 
 static inline kvl_fault_t kvl_fault(kvl_fault_point_t point)
 {
-    return __atomic_load_n(&kvl_fault_enabled, __ATOMIC_RELAXED)
-               ? kvl_fault_hit(point)
-               : (kvl_fault_t){KVL_FAULT_NONE, 0};
+    return __atomic_load_n(&kvl_fault_enabled, __ATOMIC_RELAXED) ? kvl_fault_hit(point)
+                                                                 : (kvl_fault_t){KVL_FAULT_NONE, 0};
 }
 
 static inline bool kvl_fault_fails(kvl_fault_point_t point)

@@ -10,7 +10,7 @@ typedef struct kvl_list {
     struct kvl_list *next, *prev;
 } kvl_list_t;
 
-#define kvl_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define kvl_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void kvl_list_init(kvl_list_t *list)
 {
@@ -24,10 +24,10 @@ static inline bool kvl_list_empty(const kvl_list_t *list)
 
 static inline void kvl_list_push_back(kvl_list_t *head, kvl_list_t *node)
 {
-    node->prev = head->prev;
-    node->next = head;
+    node->prev       = head->prev;
+    node->next       = head;
     head->prev->next = node;
-    head->prev = node;
+    head->prev       = node;
 }
 
 static inline void kvl_list_push_front(kvl_list_t *head, kvl_list_t *node)
@@ -62,9 +62,9 @@ static inline void kvl_list_splice_back(kvl_list_t *to, kvl_list_t *from)
         return;
     }
     from->next->prev = to->prev;
-    to->prev->next = from->next;
+    to->prev->next   = from->next;
     from->prev->next = to;
-    to->prev = from->prev;
+    to->prev         = from->prev;
     kvl_list_init(from);
 }
 

@@ -49,8 +49,8 @@ static inline kvl_inbox_node_t *kvl_inbox_take(kvl_inbox_t *inbox)
         kvl_inbox_node_t *next = node->next;
 
         node->next = reversed;
-        reversed = node;
-        node = next;
+        reversed   = node;
+        node       = next;
     }
     return reversed;
 }

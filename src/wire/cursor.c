@@ -60,7 +60,7 @@ void kvl_rd_fault(kvl_rbuf_t *r, const char *field, const char *why)
 {
     if (!r->fault_field) {
         r->fault_field = field;
-        r->fault_why = why;
+        r->fault_why   = why;
     }
 }
 
@@ -92,7 +92,7 @@ const uint8_t *kvl_rd_bytes(kvl_rbuf_t *r, uint64_t size, const char *field)
 uint64_t kvl_rd_uint(kvl_rbuf_t *r, size_t size, const char *field)
 {
     const uint8_t *bytes = kvl_rd_bytes(r, size, field);
-    uint64_t value = 0;
+    uint64_t value       = 0;
 
     while (bytes && size-- > 0) {
         value = value << 8 | bytes[size];

@@ -12,7 +12,8 @@ bool kvl_wr_item(kvl_wbuf_t *w, size_t size); /* counts the item */
 
 void kvl_wr_uint(kvl_wbuf_t *w, uint64_t value, size_t size); /* the low size bytes */
 void kvl_wr_bytes(kvl_wbuf_t *w, const void *bytes, size_t size);
-void kvl_wr_text(kvl_wbuf_t *w, const char *text); /* one byte of length, cut to KVL_WIRE_TEXT_MAX */
+void kvl_wr_text(kvl_wbuf_t *w,
+                 const char *text); /* one byte of length, cut to KVL_WIRE_TEXT_MAX */
 size_t kvl_wr_text_size(const char *text);
 
 /* records the fault unless there is one: @a field, and @a why it is wrong */

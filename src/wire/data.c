@@ -62,9 +62,9 @@ kvl_status_t kvl_get_xfer_fin(kvl_rbuf_t *r, kvl_xfer_fin_t *m)
 {
     kvl_xfer_fin_t fin = {0};
 
-    fin.transfer = kvl_rd_uint(r, 8, "transfer");
-    fin.ops = (uint32_t)kvl_rd_uint(r, 4, "ops");
-    fin.has_notification = kvl_rd_bool(r, "has_notification");
+    fin.transfer            = kvl_rd_uint(r, 8, "transfer");
+    fin.ops                 = (uint32_t)kvl_rd_uint(r, 4, "ops");
+    fin.has_notification    = kvl_rd_bool(r, "has_notification");
     fin.notification_length = (uint32_t)kvl_rd_uint(r, 4, "notification length");
     if (!fin.has_notification && fin.notification_length > 0) {
         kvl_rd_fault(r, "notification length", "not 0 without a notification");
@@ -112,17 +112,17 @@ static void data_head_check(kvl_rbuf_t *r, const kvl_data_head_t *m)
 
 static void data_head_read(kvl_rbuf_t *r, kvl_data_head_t *m)
 {
-    m->kind = (uint8_t)kvl_rd_uint(r, 1, "kind");
+    m->kind  = (uint8_t)kvl_rd_uint(r, 1, "kind");
     m->scope = kvl_rd_bool(r, "scope");
     if (kvl_rd_uint(r, 2, "reserved") != 0) {
         kvl_rd_fault(r, "reserved", "not 0");
     }
-    m->status = kvl_rd_status(r, "status");
-    m->op = kvl_rd_uint(r, 8, "op");
-    m->token = kvl_rd_uint(r, 8, "token");
-    m->transfer = kvl_rd_uint(r, 8, "transfer");
-    m->offset = kvl_rd_uint(r, 8, "offset");
-    m->length = kvl_rd_uint(r, 8, "length");
+    m->status     = kvl_rd_status(r, "status");
+    m->op         = kvl_rd_uint(r, 8, "op");
+    m->token      = kvl_rd_uint(r, 8, "token");
+    m->transfer   = kvl_rd_uint(r, 8, "transfer");
+    m->offset     = kvl_rd_uint(r, 8, "offset");
+    m->length     = kvl_rd_uint(r, 8, "length");
     m->generation = (uint32_t)kvl_rd_uint(r, 4, "generation");
     if (kvl_rd_uint(r, 4, "reserved") != 0) {
         kvl_rd_fault(r, "reserved", "not 0");
@@ -131,7 +131,7 @@ static void data_head_read(kvl_rbuf_t *r, kvl_data_head_t *m)
 
 kvl_status_t kvl_get_data_head(const void *data, size_t length, kvl_data_head_t *m)
 {
-    kvl_rbuf_t r = {.data = data, .size = length, .message = "data head"};
+    kvl_rbuf_t r         = {.data = data, .size = length, .message = "data head"};
     kvl_data_head_t head = {0};
 
     data_head_read(&r, &head);
@@ -165,7 +165,7 @@ static void pattern_store(uint8_t *bytes, uint64_t word, size_t size)
 void kvl_wire_pattern(void *data, size_t length, uint64_t seed)
 {
     uint8_t *bytes = data;
-    size_t words = length / 8, i;
+    size_t words   = length / 8, i;
 
     for (i = 0; i < words; i++) {
         pattern_store(bytes + 8 * i, pattern_word(seed, i), 8);

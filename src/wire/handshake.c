@@ -4,8 +4,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define HELLO_SIZE    (2 * 1 + 8 + 3 * 2 + 2 * 1 + 2 * 4 + 2 * 8 + 16 + 2) /* without name and retired */
-#define HELLO_OK_SIZE (1 + 8 + 3 * 2 + 2 * 4 + 2 * 8 + 4 + 8 + 4)          /* without name */
+#define HELLO_SIZE                                                                                 \
+    (2 * 1 + 8 + 3 * 2 + 2 * 1 + 2 * 4 + 2 * 8 + 16 + 2)          /* without name and retired */
+#define HELLO_OK_SIZE (1 + 8 + 3 * 2 + 2 * 4 + 2 * 8 + 4 + 8 + 4) /* without name */
 #define EP_HELLO_SIZE (8 + 1 + 2)
 #define SELFTEST_SIZE (1 + 8 + 4 + 8)
 
@@ -53,12 +54,12 @@ static void hello_read_limits(kvl_rbuf_t *r, kvl_hello_t *m)
         kvl_rd_fault(r, "depth", "0");
     }
     m->sg_endpoints = (uint16_t)kvl_rd_uint(r, 2, "sg_endpoints");
-    m->data_depth = (uint16_t)kvl_rd_uint(r, 2, "data_depth");
-    m->mode = (uint8_t)kvl_rd_uint(r, 1, "mode");
+    m->data_depth   = (uint16_t)kvl_rd_uint(r, 2, "data_depth");
+    m->mode         = (uint8_t)kvl_rd_uint(r, 1, "mode");
     if (m->mode > 2) {
         kvl_rd_fault(r, "mode", "unknown");
     }
-    m->transport = kvl_rd_bool(r, "transport");
+    m->transport  = kvl_rd_bool(r, "transport");
     m->inline_max = (uint32_t)kvl_rd_uint(r, 4, "inline_max");
 }
 
@@ -66,10 +67,10 @@ static void hello_read_identity(kvl_rbuf_t *r, kvl_hello_t *m)
 {
     const uint8_t *boot_id;
 
-    m->pid = (uint32_t)kvl_rd_uint(r, 4, "pid");
+    m->pid       = (uint32_t)kvl_rd_uint(r, 4, "pid");
     m->pid_start = kvl_rd_uint(r, 8, "pid_start");
-    m->pid_ns = kvl_rd_uint(r, 8, "pid_ns");
-    boot_id = kvl_rd_bytes(r, sizeof(m->boot_id), "boot_id");
+    m->pid_ns    = kvl_rd_uint(r, 8, "pid_ns");
+    boot_id      = kvl_rd_bytes(r, sizeof(m->boot_id), "boot_id");
     if (boot_id) {
         memcpy(m->boot_id, boot_id, sizeof(m->boot_id));
     }
@@ -129,15 +130,15 @@ bool kvl_put_hello_ok(kvl_wbuf_t *w, const kvl_hello_ok_t *m)
 
 static void hello_ok_read(kvl_rbuf_t *r, kvl_hello_ok_t *m)
 {
-    m->version = (uint8_t)kvl_rd_uint(r, 1, "version");
-    m->session = kvl_rd_uint(r, 8, "session");
-    m->depth = (uint16_t)kvl_rd_uint(r, 2, "depth");
-    m->sg_endpoints = (uint16_t)kvl_rd_uint(r, 2, "sg_endpoints");
-    m->data_depth = (uint16_t)kvl_rd_uint(r, 2, "data_depth");
-    m->inline_max = (uint32_t)kvl_rd_uint(r, 4, "inline_max");
-    m->lease_max_ms = (uint32_t)kvl_rd_uint(r, 4, "lease_max_ms");
-    m->chunk_bytes = kvl_rd_uint(r, 8, "chunk_bytes");
-    m->value_max = kvl_rd_uint(r, 8, "value_max");
+    m->version        = (uint8_t)kvl_rd_uint(r, 1, "version");
+    m->session        = kvl_rd_uint(r, 8, "session");
+    m->depth          = (uint16_t)kvl_rd_uint(r, 2, "depth");
+    m->sg_endpoints   = (uint16_t)kvl_rd_uint(r, 2, "sg_endpoints");
+    m->data_depth     = (uint16_t)kvl_rd_uint(r, 2, "data_depth");
+    m->inline_max     = (uint32_t)kvl_rd_uint(r, 4, "inline_max");
+    m->lease_max_ms   = (uint32_t)kvl_rd_uint(r, 4, "lease_max_ms");
+    m->chunk_bytes    = kvl_rd_uint(r, 8, "chunk_bytes");
+    m->value_max      = kvl_rd_uint(r, 8, "value_max");
     m->scratch_region = (uint32_t)kvl_rd_uint(r, 4, "scratch_region");
     m->scratch_offset = kvl_rd_uint(r, 8, "scratch_offset");
     m->scratch_length = (uint32_t)kvl_rd_uint(r, 4, "scratch_length");
@@ -204,7 +205,7 @@ kvl_status_t kvl_get_ep_hello(kvl_rbuf_t *r, kvl_ep_hello_t *m)
     kvl_ep_hello_t hello = {0};
 
     hello.session = kvl_rd_uint(r, 8, "session");
-    hello.lane = (uint8_t)kvl_rd_uint(r, 1, "lane");
+    hello.lane    = (uint8_t)kvl_rd_uint(r, 1, "lane");
     if (hello.lane < 1 || hello.lane > 2) {
         kvl_rd_fault(r, "lane", "neither data nor sg");
     }
@@ -231,10 +232,10 @@ kvl_status_t kvl_get_selftest(kvl_rbuf_t *r, kvl_selftest_t *m)
 {
     kvl_selftest_t test = {0};
 
-    test.step = kvl_rd_bool(r, "step");
-    test.seed = kvl_rd_uint(r, 8, "seed");
+    test.step   = kvl_rd_bool(r, "step");
+    test.seed   = kvl_rd_uint(r, 8, "seed");
     test.length = (uint32_t)kvl_rd_uint(r, 4, "length");
-    test.hash = kvl_rd_uint(r, 8, "hash");
+    test.hash   = kvl_rd_uint(r, 8, "hash");
     if (!r->fault_field) {
         *m = test;
     }

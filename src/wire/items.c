@@ -55,10 +55,10 @@ static void lease_write(kvl_wbuf_t *w, const kvl_wire_lease_t *lease)
 
 static void lease_read(kvl_rbuf_t *r, kvl_wire_lease_t *lease)
 {
-    lease->id = kvl_rd_uint(r, 8, "lease id");
+    lease->id         = kvl_rd_uint(r, 8, "lease id");
     lease->generation = (uint32_t)kvl_rd_uint(r, 4, "lease generation");
-    lease->region = (uint32_t)kvl_rd_uint(r, 4, "lease region");
-    lease->offset = kvl_rd_uint(r, 8, "lease offset");
+    lease->region     = (uint32_t)kvl_rd_uint(r, 4, "lease region");
+    lease->offset     = kvl_rd_uint(r, 8, "lease offset");
 }
 
 /* A value: length, whether its bytes follow, and the bytes. A huge one never fits, so that sizes
@@ -82,9 +82,9 @@ static void value_write(kvl_wbuf_t *w, uint64_t length, bool has_inline, const u
 
 static void value_read(kvl_rbuf_t *r, uint64_t *length, bool *has_inline, const uint8_t **bytes)
 {
-    *length = kvl_rd_uint(r, 8, "length");
+    *length     = kvl_rd_uint(r, 8, "length");
     *has_inline = kvl_rd_bool(r, "has_inline");
-    *bytes = *has_inline ? kvl_rd_bytes(r, *length, "inline bytes") : NULL;
+    *bytes      = *has_inline ? kvl_rd_bytes(r, *length, "inline bytes") : NULL;
 }
 
 /* ---- items ---- */
@@ -228,10 +228,10 @@ kvl_status_t kvl_get_commit(kvl_rbuf_t *r, kvl_commit_t *m)
 {
     kvl_commit_t item = {.index = index_read(r)};
 
-    item.lease = kvl_rd_uint(r, 8, "lease id");
+    item.lease      = kvl_rd_uint(r, 8, "lease id");
     item.generation = (uint32_t)kvl_rd_uint(r, 4, "lease generation");
-    item.length = kvl_rd_uint(r, 8, "length");
-    item.ops = (uint32_t)kvl_rd_uint(r, 4, "ops");
+    item.length     = kvl_rd_uint(r, 8, "length");
+    item.ops        = (uint32_t)kvl_rd_uint(r, 4, "ops");
     if (!r->fault_field) {
         *m = item;
     }

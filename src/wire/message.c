@@ -68,7 +68,7 @@ void kvl_wbuf_init(kvl_wbuf_t *w, void *data, size_t size)
 {
     *w = (kvl_wbuf_t){.data = data, .size = size, .used = KVL_WIRE_HEAD_SIZE};
     if (size < KVL_WIRE_HEAD_SIZE) {
-        w->used = size;
+        w->used     = size;
         w->overflow = true;
     }
 }
@@ -154,22 +154,22 @@ kvl_status_t kvl_wire_open(kvl_rbuf_t *r, const void *data, size_t length, kvl_m
     if (st != KVL_OK) {
         return st;
     }
-    head.type = (uint8_t)kvl_rd_uint(&reader, 1, "type");
+    head.type  = (uint8_t)kvl_rd_uint(&reader, 1, "type");
     head.count = (uint16_t)kvl_rd_uint(&reader, 2, "count");
     if (kvl_rd_uint(&reader, 2, "reserved") != 0) {
         kvl_rd_fault(&reader, "reserved", "not 0");
     }
     head.request = kvl_rd_uint(&reader, 8, "request");
-    head.status = kvl_rd_status(&reader, "status");
-    head.body = (uint32_t)kvl_rd_uint(&reader, 4, "body");
+    head.status  = kvl_rd_status(&reader, "status");
+    head.body    = (uint32_t)kvl_rd_uint(&reader, 4, "body");
     head_check(&reader, &head);
     st = kvl_rd_end(&reader);
     if (st != KVL_OK) {
         return st;
     }
     reader.left = head.count;
-    *r = reader;
-    *head_p = head;
+    *r          = reader;
+    *head_p     = head;
     return KVL_OK;
 }
 

@@ -28,9 +28,9 @@ void kvl_wr_region(kvl_wbuf_t *w, const kvl_wire_region_t *m)
 
 void kvl_rd_region(kvl_rbuf_t *r, kvl_wire_region_t *m)
 {
-    m->id = (uint32_t)kvl_rd_uint(r, 4, "region id");
-    m->rail = (uint8_t)kvl_rd_uint(r, 1, "rail");
-    m->base = kvl_rd_uint(r, 8, "base");
+    m->id     = (uint32_t)kvl_rd_uint(r, 4, "region id");
+    m->rail   = (uint8_t)kvl_rd_uint(r, 1, "rail");
+    m->base   = kvl_rd_uint(r, 8, "base");
     m->length = kvl_rd_uint(r, 8, "region length");
     if (m->length < 1) {
         kvl_rd_fault(r, "region length", "0");
@@ -82,7 +82,7 @@ size_t kvl_put_region_blob(void *data, size_t size, const kvl_region_blob_t *m)
 
 kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_t *m)
 {
-    kvl_rbuf_t r = {.data = data, .size = size, .message = "region blob"};
+    kvl_rbuf_t r           = {.data = data, .size = size, .message = "region blob"};
     kvl_region_blob_t blob = {0};
     uint64_t version;
 

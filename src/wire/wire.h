@@ -19,9 +19,9 @@
 #define KVL_WIRE_VERSION     1
 #define KVL_WIRE_VERSION_MIN 1
 #define KVL_WIRE_HEAD_SIZE   24
-#define KVL_WIRE_MAX         (64u << 10)                  /* longest control message */
-#define KVL_WIRE_NOTIFY_MAX  ((1u << 20) + 256)           /* ... but a KVL_MSG_XFER_FIN */
-#define KVL_WIRE_ITEMS_MAX   4096                         /* most items of one message */
+#define KVL_WIRE_MAX         (64u << 10)        /* longest control message */
+#define KVL_WIRE_NOTIFY_MAX  ((1u << 20) + 256) /* ... but a KVL_MSG_XFER_FIN */
+#define KVL_WIRE_ITEMS_MAX   4096               /* most items of one message */
 #define KVL_WIRE_KEY_MAX     255
 #define KVL_WIRE_REGIONS_MAX 256
 #define KVL_WIRE_RKEY_MAX    1024
@@ -115,8 +115,8 @@ typedef struct {
     uint8_t version_min, version_max;
     uint64_t nonce; /* names the engine; the high 56 bits of its workers' client ids */
     uint16_t depth, sg_endpoints, data_depth;
-    uint8_t mode;       /* kvl_wire_mode_t: 0 auto, 1 onesided, 2 message */
-    uint8_t transport;  /* 1: engine to engine (no cache) */
+    uint8_t mode;      /* kvl_wire_mode_t: 0 auto, 1 onesided, 2 message */
+    uint8_t transport; /* 1: engine to engine (no cache) */
     uint32_t inline_max;
     uint32_t pid;
     uint64_t pid_start; /* field 22 of /proc/PID/stat, with pid: names a process for good */
@@ -130,7 +130,7 @@ typedef struct {
 typedef struct {
     uint32_t id;
     uint8_t rail;
-    uint64_t base;   /* remote address of its first byte */
+    uint64_t base; /* remote address of its first byte */
     uint64_t length;
     uint16_t rkey_length;
     const uint8_t *rkey; /* decoder: points into the message */
@@ -142,13 +142,13 @@ typedef struct {
     uint16_t depth, sg_endpoints, data_depth; /* in force */
     uint32_t inline_max;                      /* in force */
     uint32_t lease_max_ms;
-    uint64_t chunk_bytes;                     /* longest op in message mode, in force */
-    uint64_t value_max;                       /* longest value the node can hold */
-    uint32_t scratch_region;                  /* for the self-test; scratch_length 0: none */
+    uint64_t chunk_bytes;    /* longest op in message mode, in force */
+    uint64_t value_max;      /* longest value the node can hold */
+    uint32_t scratch_region; /* for the self-test; scratch_length 0: none */
     uint64_t scratch_offset;
     uint32_t scratch_length;
-    char name[KVL_WIRE_TEXT_MAX + 1];         /* version text of the target */
-} kvl_hello_ok_t; /* items: regions */
+    char name[KVL_WIRE_TEXT_MAX + 1]; /* version text of the target */
+} kvl_hello_ok_t;                     /* items: regions */
 
 typedef struct {
     uint64_t session;
@@ -171,7 +171,8 @@ kvl_status_t kvl_get_hello_ok(kvl_rbuf_t *r, kvl_hello_ok_t *m);
 bool kvl_put_region(kvl_wbuf_t *w, const kvl_wire_region_t *m);
 kvl_status_t kvl_get_region(kvl_rbuf_t *r, kvl_wire_region_t *m);
 bool kvl_put_text(kvl_wbuf_t *w, const char *text); /* REFUSE: the reason, cut to TEXT_MAX */
-kvl_status_t kvl_get_text(kvl_rbuf_t *r, char text[KVL_WIRE_TEXT_MAX + 1]); /* printable on return */
+kvl_status_t kvl_get_text(kvl_rbuf_t *r,
+                          char text[KVL_WIRE_TEXT_MAX + 1]); /* printable on return */
 bool kvl_put_ep_hello(kvl_wbuf_t *w, const kvl_ep_hello_t *m);
 kvl_status_t kvl_get_ep_hello(kvl_rbuf_t *r, kvl_ep_hello_t *m);
 bool kvl_put_selftest(kvl_wbuf_t *w, const kvl_selftest_t *m);
@@ -227,13 +228,13 @@ typedef struct {
     uint64_t length; /* COMMIT: bytes written; must equal the reserved length */
     uint32_t ops;    /* COMMIT: message-mode ops that carry the value, which may still be on their
                         way: the node waits for all its bytes; 0: moved onesided, and flushed */
-} kvl_commit_t; /* also RELEASE and ABORT, length and ops 0 */
+} kvl_commit_t;      /* also RELEASE and ABORT, length and ops 0 */
 
 typedef struct {
     uint16_t index;
     int32_t status;
     uint64_t length; /* EXISTS_OK: stored length; else 0 */
-} kvl_answer_t; /* COMMITTED, EXISTS_OK, REMOVED */
+} kvl_answer_t;      /* COMMITTED, EXISTS_OK, REMOVED */
 
 /* RESERVE and LOOKUP bodies start with the time the client will use the leases at most */
 bool kvl_put_ttl(kvl_wbuf_t *w, uint32_t ttl_ms);
@@ -253,7 +254,8 @@ bool kvl_put_answer(kvl_wbuf_t *w, const kvl_answer_t *m);
 kvl_status_t kvl_get_answer(kvl_rbuf_t *r, kvl_answer_t *m);
 
 #define KVL_WIRE_STATS 16
-bool kvl_put_stats(kvl_wbuf_t *w, const uint64_t *values, size_t count); /* count <= KVL_WIRE_STATS */
+bool kvl_put_stats(kvl_wbuf_t *w, const uint64_t *values,
+                   size_t count); /* count <= KVL_WIRE_STATS */
 kvl_status_t kvl_get_stats(kvl_rbuf_t *r, uint64_t values[KVL_WIRE_STATS], size_t *count_p);
 
 typedef struct {
@@ -269,11 +271,11 @@ kvl_status_t kvl_get_xfer_fin(kvl_rbuf_t *r, kvl_xfer_fin_t *m);
 /* ---- data header: the AM header of PUT, GET and GET_REPLY; fixed size ---- */
 #define KVL_DATA_HEAD_SIZE 56
 typedef struct {
-    uint8_t kind;        /* KVL_AM_PUT, _GET or _GET_REPLY; checked against the AM id by the caller */
-    uint8_t scope;       /* 0: token is a lease; 1: token is a region */
-    int32_t status;      /* GET_REPLY */
-    uint64_t op;         /* initiator's number of the op; echoed by the reply */
-    uint64_t token;      /* lease id, or region id */
+    uint8_t kind;   /* KVL_AM_PUT, _GET or _GET_REPLY; checked against the AM id by the caller */
+    uint8_t scope;  /* 0: token is a lease; 1: token is a region */
+    int32_t status; /* GET_REPLY */
+    uint64_t op;    /* initiator's number of the op; echoed by the reply */
+    uint64_t token; /* lease id, or region id */
     uint32_t generation; /* of the lease */
     uint64_t transfer;   /* scope 1: number of the transfer the op belongs to */
     uint64_t offset;     /* within the leased value, or within the region */

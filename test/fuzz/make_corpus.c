@@ -37,7 +37,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "make_corpus: %s: %s\n", argv[1], strerror(errno));
         return 1;
     }
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, sizeof(data), &name);
         if (save(argv[1], name, data, size)) {
             return 1;
         }

@@ -278,9 +278,9 @@ static void must(bool good)
 static int check_message(const void *data, size_t size)
 {
     uint8_t *again = malloc(size ? size : 1);
-    size_t length = 0;
-    bool exact = false;
-    int accepted = wire_all_message(data, size, again, &length, &exact) == KVL_OK;
+    size_t length  = 0;
+    bool exact     = false;
+    int accepted   = wire_all_message(data, size, again, &length, &exact) == KVL_OK;
 
     if (accepted && exact) {
         must(length == size && memcmp(again, data, size) == 0);

@@ -16,8 +16,10 @@ kvl_status_t wire_all_message(const void *data, size_t size, void *again, size_t
  * write the same way. Returns how many accepted. */
 int wire_all_check(const void *data, size_t size);
 
-/* Valid messages, at least one a type; 0 past the last. Some fields hold their extremes. */
+/* Valid messages, at least one a type. Some fields hold their extremes. In a buffer that is too small
+ * items are left out, or the length returned is 0. */
 #define WIRE_SAMPLE_MAX 4096
-size_t wire_all_sample(size_t index, void *data, const char **name_p);
+size_t wire_all_samples(void);
+size_t wire_all_sample(size_t index, void *data, size_t size, const char **name_p);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const uint8_t key_bytes[255] = "model/layout/00112233445566778899aabbccddeeff";
+static const uint8_t key_bytes[255]  = "model/layout/00112233445566778899aabbccddeeff";
 static const uint8_t value_bytes[16] = "sixteen bytes..";
 
 static void hello(kvl_wbuf_t *w)
@@ -30,24 +30,24 @@ static void hello(kvl_wbuf_t *w)
 
 static void hello_ok(kvl_wbuf_t *w)
 {
-    kvl_hello_ok_t m = {.version        = 1,
-                        .session        = 7,
-                        .depth          = 8,
-                        .sg_endpoints   = 4,
-                        .data_depth     = 8,
-                        .inline_max     = 1024,
-                        .lease_max_ms   = 120000,
-                        .chunk_bytes    = 8u << 20,
-                        .value_max      = UINT64_C(3) << 30,
-                        .scratch_offset = 4096,
-                        .scratch_length = 65536,
-                        .name           = "kvlaned 0.1.0"};
+    kvl_hello_ok_t m         = {.version        = 1,
+                                .session        = 7,
+                                .depth          = 8,
+                                .sg_endpoints   = 4,
+                                .data_depth     = 8,
+                                .inline_max     = 1024,
+                                .lease_max_ms   = 120000,
+                                .chunk_bytes    = 8u << 20,
+                                .value_max      = UINT64_C(3) << 30,
+                                .scratch_offset = 4096,
+                                .scratch_length = 65536,
+                                .name           = "kvlaned 0.1.0"};
     kvl_wire_region_t region = {.id = 1, .base = 4096, .length = 8192, .rkey = value_bytes};
 
     kvl_put_hello_ok(w, &m);
     kvl_put_region(w, &region);
-    region.rail = 1;
-    region.base = UINT64_MAX - 8192;
+    region.rail        = 1;
+    region.base        = UINT64_MAX - 8192;
     region.rkey_length = sizeof(value_bytes);
     kvl_put_region(w, &region);
 }
@@ -162,41 +162,28 @@ static const struct {
     void (*fill)(kvl_wbuf_t *w);
     kvl_status_t status;
 } samples[] = {
-    {KVL_MSG_HELLO, hello, KVL_OK},
-    {KVL_MSG_HELLO_OK, hello_ok, KVL_OK},
-    {KVL_MSG_REFUSE, refuse, KVL_ERR_LIMIT},
-    {KVL_MSG_EP_HELLO, ep_hello, KVL_OK},
-    {KVL_MSG_EP_OK, ep_hello, KVL_OK},
-    {KVL_MSG_SELFTEST, selftest, KVL_OK},
-    {KVL_MSG_SELFTEST_OK, selftest, KVL_OK},
-    {KVL_MSG_PING, nothing, KVL_OK},
-    {KVL_MSG_PONG, nothing, KVL_OK},
-    {KVL_MSG_BYE, nothing, KVL_OK},
-    {KVL_MSG_BYE_OK, nothing, KVL_OK},
-    {KVL_MSG_RESERVE, reserve, KVL_OK},
-    {KVL_MSG_RESERVED, reserved, KVL_OK},
-    {KVL_MSG_LOOKUP, lookup, KVL_OK},
-    {KVL_MSG_FOUND, found, KVL_OK},
-    {KVL_MSG_COMMIT, commit, KVL_OK},
-    {KVL_MSG_COMMITTED, answer, KVL_OK},
-    {KVL_MSG_RELEASE, commit, KVL_OK},
-    {KVL_MSG_ABORT, commit, KVL_OK},
-    {KVL_MSG_EXISTS, keys, KVL_OK},
-    {KVL_MSG_EXISTS_OK, answer, KVL_OK},
-    {KVL_MSG_REMOVE, keys, KVL_OK},
-    {KVL_MSG_REMOVED, answer, KVL_OK},
-    {KVL_MSG_STAT, nothing, KVL_OK},
-    {KVL_MSG_STAT_OK, stats, KVL_OK},
-    {KVL_MSG_XFER_FIN, xfer_fin, KVL_OK},
+    {KVL_MSG_HELLO, hello, KVL_OK},          {KVL_MSG_HELLO_OK, hello_ok, KVL_OK},
+    {KVL_MSG_REFUSE, refuse, KVL_ERR_LIMIT}, {KVL_MSG_EP_HELLO, ep_hello, KVL_OK},
+    {KVL_MSG_EP_OK, ep_hello, KVL_OK},       {KVL_MSG_SELFTEST, selftest, KVL_OK},
+    {KVL_MSG_SELFTEST_OK, selftest, KVL_OK}, {KVL_MSG_PING, nothing, KVL_OK},
+    {KVL_MSG_PONG, nothing, KVL_OK},         {KVL_MSG_BYE, nothing, KVL_OK},
+    {KVL_MSG_BYE_OK, nothing, KVL_OK},       {KVL_MSG_RESERVE, reserve, KVL_OK},
+    {KVL_MSG_RESERVED, reserved, KVL_OK},    {KVL_MSG_LOOKUP, lookup, KVL_OK},
+    {KVL_MSG_FOUND, found, KVL_OK},          {KVL_MSG_COMMIT, commit, KVL_OK},
+    {KVL_MSG_COMMITTED, answer, KVL_OK},     {KVL_MSG_RELEASE, commit, KVL_OK},
+    {KVL_MSG_ABORT, commit, KVL_OK},         {KVL_MSG_EXISTS, keys, KVL_OK},
+    {KVL_MSG_EXISTS_OK, answer, KVL_OK},     {KVL_MSG_REMOVE, keys, KVL_OK},
+    {KVL_MSG_REMOVED, answer, KVL_OK},       {KVL_MSG_STAT, nothing, KVL_OK},
+    {KVL_MSG_STAT_OK, stats, KVL_OK},        {KVL_MSG_XFER_FIN, xfer_fin, KVL_OK},
     {KVL_MSG_XFER_OK, answer, KVL_OK},
 };
 
 static const size_t sample_count = sizeof(samples) / sizeof(samples[0]);
 
 /* the two that are no messages */
-static size_t sample_other(size_t index, void *data, const char **name_p)
+static size_t sample_other(size_t index, void *data, size_t size, const char **name_p)
 {
-    kvl_data_head_t head = {.kind = KVL_AM_PUT, .scope = 1, .op = 1, .token = 2, .length = 4096};
+    kvl_data_head_t head   = {.kind = KVL_AM_PUT, .scope = 1, .op = 1, .token = 2, .length = 4096};
     kvl_region_blob_t blob = {.nonce  = 77,
                               .region = {.id          = 3,
                                          .base        = 4096,
@@ -206,22 +193,30 @@ static size_t sample_other(size_t index, void *data, const char **name_p)
 
     if (index == 0) {
         *name_p = "data_head";
+        if (size < KVL_DATA_HEAD_SIZE) {
+            return 0;
+        }
         kvl_put_data_head(data, &head);
         return KVL_DATA_HEAD_SIZE;
     }
     *name_p = "region_blob";
-    return index == 1 ? kvl_put_region_blob(data, WIRE_SAMPLE_MAX, &blob) : 0;
+    return kvl_put_region_blob(data, size, &blob);
 }
 
-size_t wire_all_sample(size_t index, void *data, const char **name_p)
+size_t wire_all_samples(void)
+{
+    return sample_count + 2;
+}
+
+size_t wire_all_sample(size_t index, void *data, size_t size, const char **name_p)
 {
     kvl_wbuf_t w;
 
     if (index >= sample_count) {
-        return sample_other(index - sample_count, data, name_p);
+        return sample_other(index - sample_count, data, size, name_p);
     }
     *name_p = kvl_msg_name(samples[index].type);
-    kvl_wbuf_init(&w, data, WIRE_SAMPLE_MAX);
+    kvl_wbuf_init(&w, data, size);
     samples[index].fill(&w);
     return kvl_wbuf_finish(&w, samples[index].type, UINT64_C(0xfedcba9876543210),
                            samples[index].status);

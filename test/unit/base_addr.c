@@ -65,6 +65,7 @@ TEST(addr_parse, names_the_text_and_the_fault)
         {"[::1:7700", "bracket"},
         {"[]:7700", "bracket"},
         {"[::1]x:7700", "bracket"},
+        {"a..b:7700", "accepted"},
     };
     kvl_addr_t addr;
     size_t i;
@@ -114,6 +115,33 @@ TEST(addr_device, finds_the_loopback)
     device[0] = '\0';
     CHECK_EQ(kvl_addr_device(&addr, device, sizeof(device)), KVL_OK);
     CHECK_STR_EQ(device, "lo");
+}
+
+TEST(addr_device, finds_the_loopback_of_ipv6_where_there_is_one)
+{
+    kvl_addr_t addr;
+    char device[32] = "";
+    kvl_status_t st;
+
+    REQUIRE(kvl_addr_parse("[::1]:7700", &addr) == KVL_OK);
+    st = kvl_addr_device(&addr, device, sizeof(device));
+    if (st == KVL_ERR_NOT_FOUND) {
+        SKIP("no ipv6 on this machine");
+    }
+    CHECK_EQ(st, KVL_OK);
+    CHECK_STR_EQ(device, "lo");
+}
+
+TEST(addr_device, has_none_without_a_route)
+{
+    kvl_addr_t addr;
+    char device[32] = "unchanged";
+
+    /* the kernel refuses to send to all without being asked to */
+    REQUIRE(kvl_addr_parse("255.255.255.255:7700", &addr) == KVL_OK);
+    CHECK_EQ(kvl_addr_device(&addr, device, sizeof(device)), KVL_ERR_NOT_FOUND);
+    CHECK(strstr(kvl_error_text(), "255.255.255.255:7700") != NULL);
+    CHECK_STR_EQ(device, "unchanged");
 }
 
 TEST(addr_device, has_none_for_any_address_or_a_strange_family)

@@ -37,9 +37,9 @@ TEST(alloc_realloc, of_null_is_a_new_block)
 TEST(alloc_calloc, zeroes_and_refuses_a_product_that_wraps)
 {
     static const char zeros[15];
-    long before = kvl_live_objects();
+    long before          = kvl_live_objects();
     volatile size_t half = SIZE_MAX / 2;
-    void *block = kvl_calloc(3, 5);
+    void *block          = kvl_calloc(3, 5);
 
     REQUIRE(block != NULL);
     CHECK_MEM_EQ(block, zeros, sizeof(zeros));

@@ -63,7 +63,7 @@ TEST(clock_add, stops_at_the_end_of_time)
 TEST(timers_run, runs_what_is_due_in_order_and_no_more)
 {
     static const int64_t at[] = {50, 10, 40, 20, 30};
-    alarm_t alarms[5] = {0};
+    alarm_t alarms[5]         = {0};
     kvl_timers_t timers;
     int i;
 

@@ -36,7 +36,7 @@ static const char *refused(const char *name, const char *value)
 
 TEST(config_create, gives_the_documented_defaults)
 {
-    kvl_config_t *config = create();
+    kvl_config_t *config    = create();
     const kvl_settings_t *s = kvl_config_settings(config);
 
     CHECK_EQ(s->depth, 8);
@@ -58,7 +58,7 @@ TEST(config_create, gives_the_documented_defaults)
 
 TEST(config_create, gives_the_documented_default_sizes)
 {
-    kvl_config_t *config = create();
+    kvl_config_t *config    = create();
     const kvl_settings_t *s = kvl_config_settings(config);
 
     CHECK_EQ(s->inline_max, 1024);
@@ -101,10 +101,18 @@ TEST(config_create, refuses_an_unknown_name_and_offers_the_closest)
     CHECK_HAS(refused("KVLANE_depth", "3"), "no such setting");
 }
 
+TEST(config_create, refuses_a_name_that_is_too_long)
+{
+    char name[200] = "KVLANE_";
+
+    memset(name + 7, 'A', sizeof(name) - 8);
+    CHECK_HAS(refused(name, "3"), "127 characters");
+}
+
 TEST(config_create, leaves_names_of_tools_and_adapters_alone)
 {
-    static const char *const names[] = {"KVLANE_LIBRARY", "KVLANE_AUTH",   "KVLANE_TRACES",
-                                        "KVLANE_CACHE",   "KVLANE_RANK",   "KVLANE_TEST_ANYTHING"};
+    static const char *const names[] = {"KVLANE_LIBRARY", "KVLANE_AUTH", "KVLANE_TRACES",
+                                        "KVLANE_CACHE",   "KVLANE_RANK", "KVLANE_TEST_ANYTHING"};
     kvl_config_t *config;
     size_t i;
 
@@ -135,14 +143,18 @@ TEST(config_create, names_the_value_its_source_and_what_is_accepted)
 TEST(config_create, refuses_bad_values)
 {
     static const char *const bad[][2] = {
-        {"KVLANE_DEPTH", ""},      {"KVLANE_DEPTH", "0"},      {"KVLANE_DEPTH", "257"},
-        {"KVLANE_DEPTH", "-1"},    {"KVLANE_DEPTH", "+1"},     {"KVLANE_DEPTH", " 1"},
-        {"KVLANE_DEPTH", "1 "},    {"KVLANE_DEPTH", "0x10"},   {"KVLANE_DEPTH", "4294967297"},
-        {"KVLANE_DEPTH", "18446744073709551617"},              {"KVLANE_DEPTH", "1.5"},
-        {"KVLANE_TIMEOUT", "0"},   {"KVLANE_TIMEOUT", "1441m"}, {"KVLANE_TIMEOUT", "5h"},
-        {"KVLANE_RAILS", ""},      {"KVLANE_RAILS", ","},      {"KVLANE_RAILS", "a,,b"},
-        {"KVLANE_RAILS", "a,"},    {"KVLANE_RAILS", "a b"},    {"KVLANE_SG", ""},
-        {"KVLANE_LOG_LEVEL", "5"}, {"KVLANE_MAX_SESSIONS", "0"}, {"KVLANE_INLINE_MAX", "8193"},
+        {"KVLANE_DEPTH", ""},           {"KVLANE_DEPTH", "0"},
+        {"KVLANE_DEPTH", "257"},        {"KVLANE_DEPTH", "-1"},
+        {"KVLANE_DEPTH", "+1"},         {"KVLANE_DEPTH", " 1"},
+        {"KVLANE_DEPTH", "1 "},         {"KVLANE_DEPTH", "0x10"},
+        {"KVLANE_DEPTH", "4294967297"}, {"KVLANE_DEPTH", "18446744073709551617"},
+        {"KVLANE_DEPTH", "1.5"},        {"KVLANE_TIMEOUT", "0"},
+        {"KVLANE_TIMEOUT", "1441m"},    {"KVLANE_TIMEOUT", "5h"},
+        {"KVLANE_RAILS", ""},           {"KVLANE_RAILS", ","},
+        {"KVLANE_RAILS", "a,,b"},       {"KVLANE_RAILS", "a,"},
+        {"KVLANE_RAILS", "a b"},        {"KVLANE_SG", ""},
+        {"KVLANE_LOG_LEVEL", "5"},      {"KVLANE_MAX_SESSIONS", "0"},
+        {"KVLANE_INLINE_MAX", "8193"},
     };
     size_t i;
 
@@ -271,7 +283,7 @@ static kvl_status_t create_set_copy(void)
 
 TEST(config_create, cleans_up_whichever_allocation_fails)
 {
-    long before = kvl_live_objects();
+    long before     = kvl_live_objects();
     kvl_status_t st = KVL_ERR_NO_MEMORY;
     char rule[32];
     int n;
@@ -290,7 +302,7 @@ TEST(config_create, cleans_up_whichever_allocation_fails)
 
 TEST(config_apply, touches_only_what_was_set)
 {
-    kvl_config_t *config = create();
+    kvl_config_t *config      = create();
     kvl_log_level_t old_level = kvl_log_level;
 
     REQUIRE(kvl_fault_setup("ep.put:fail@2", 0) == KVL_OK);
@@ -314,8 +326,8 @@ TEST(config_apply, touches_only_what_was_set)
 
 static char *print(const kvl_config_t *config, int json)
 {
-    char *text = NULL;
-    size_t size = 0;
+    char *text   = NULL;
+    size_t size  = 0;
     FILE *stream = open_memstream(&text, &size);
 
     kvl_config_print(config, stream, json);
@@ -359,9 +371,17 @@ TEST(parse_bytes, knows_units_of_1024)
         const char *text;
         uint64_t bytes;
     } good[] = {
-        {"0", 0},          {"1", 1},           {"12B", 12},          {"1K", 1024},
-        {"1KB", 1024},     {"1KiB", 1024},     {"64k", 65536},       {"3M", 3145728},
-        {"2G", 2147483648}, {"2GiB", 2147483648}, {"18446744073709551615", UINT64_MAX},
+        {"0", 0},
+        {"1", 1},
+        {"12B", 12},
+        {"1K", 1024},
+        {"1KB", 1024},
+        {"1KiB", 1024},
+        {"64k", 65536},
+        {"3M", 3145728},
+        {"2G", 2147483648},
+        {"2GiB", 2147483648},
+        {"18446744073709551615", UINT64_MAX},
     };
     uint64_t bytes;
     size_t i;
@@ -375,9 +395,21 @@ TEST(parse_bytes, knows_units_of_1024)
 
 TEST(parse_bytes, refuses_the_rest)
 {
-    static const char *const bad[] = {"", "K", "-1", "+1", "1 K", "1KK", "1iB", "1Kb", "1T", "1.5K",
-                                      "18446744073709551616", "18014398509481984K", "0x1", "1K "};
-    uint64_t bytes = 77;
+    static const char *const bad[] = {"",
+                                      "K",
+                                      "-1",
+                                      "+1",
+                                      "1 K",
+                                      "1KK",
+                                      "1iB",
+                                      "1Kb",
+                                      "1T",
+                                      "1.5K",
+                                      "18446744073709551616",
+                                      "18014398509481984K",
+                                      "0x1",
+                                      "1K "};
+    uint64_t bytes                 = 77;
     size_t i;
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -414,9 +446,19 @@ TEST(parse_duration, knows_its_units_and_takes_seconds_bare)
 
 TEST(parse_duration, refuses_the_rest)
 {
-    static const char *const bad[] = {"", "s", "-1s", "1 s", "1h", "1S", "1.5s", "1ns", "1mss",
-                                      "9223372037s", "18446744073709551617", "inf"};
-    int64_t ns = 77;
+    static const char *const bad[] = {"",
+                                      "s",
+                                      "-1s",
+                                      "1 s",
+                                      "1h",
+                                      "1S",
+                                      "1.5s",
+                                      "1ns",
+                                      "1mss",
+                                      "9223372037s",
+                                      "18446744073709551617",
+                                      "inf"};
+    int64_t ns                     = 77;
     size_t i;
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -93,13 +93,36 @@ TEST(fault_share, hits_about_its_share_and_repeats_with_its_seed)
 TEST(fault_setup, refuses_what_it_does_not_know)
 {
     static const char *const bad[] = {
-        "ep.put",       "ep.put:",        ":fail",          "ep.putt:fail",     "ep.put:explode",
-        "ep.put:none",  "ep.put:drop",    "ep.put:fail=1",  "ep.put:fail@",     "ep.put:fail@0",
-        "ep.put:fail@x", "ep.put:fail@1x", "ep.put:fail@1++", "ep.put:fail@-1", "ep.put:fail%0",
-        "ep.put:fail%101", "ep.put:fail%100.001", "ep.put:fail%1.", "ep.put:fail%1.2345",
-        "ep.put:fail%.5", "ep.put:fail%x", "ep.complete:delay", "ep.complete:delay=",
-        "ep.complete:delay=2xs", ",ep.put:fail", "ep.put:fail,", "ep.put:fail,,ep.get:fail",
-        "ep.put:fail@99999999999999999999", " ep.put:fail", "ep.put:fail ",
+        "ep.put",
+        "ep.put:",
+        ":fail",
+        "ep.putt:fail",
+        "ep.put:explode",
+        "ep.put:none",
+        "ep.put:drop",
+        "ep.put:fail=1",
+        "ep.put:fail@",
+        "ep.put:fail@0",
+        "ep.put:fail@x",
+        "ep.put:fail@1x",
+        "ep.put:fail@1++",
+        "ep.put:fail@-1",
+        "ep.put:fail%0",
+        "ep.put:fail%101",
+        "ep.put:fail%100.001",
+        "ep.put:fail%1.",
+        "ep.put:fail%1.2345",
+        "ep.put:fail%.5",
+        "ep.put:fail%x",
+        "ep.complete:delay",
+        "ep.complete:delay=",
+        "ep.complete:delay=2xs",
+        ",ep.put:fail",
+        "ep.put:fail,",
+        "ep.put:fail,,ep.get:fail",
+        "ep.put:fail@99999999999999999999",
+        " ep.put:fail",
+        "ep.put:fail ",
     };
     size_t i;
 
@@ -126,7 +149,7 @@ TEST(fault_setup, names_the_rule_and_the_known_words)
 TEST(fault_setup, limits_the_number_and_length_of_rules)
 {
     char text[33 * 10] = "ucp:fail@1";
-    char rule[200] = "ucp:fail@";
+    char rule[200]     = "ucp:fail@";
     int i;
 
     for (i = 1; i < 32; i++) {

@@ -127,7 +127,7 @@ static void label_letters(void)
 static int take_all(int *next)
 {
     kvl_inbox_node_t *node = kvl_inbox_take(&shared_inbox);
-    int count = 0;
+    int count              = 0;
 
     while (node) {
         letter_t *letter = kvl_container(node, letter_t, node);

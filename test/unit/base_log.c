@@ -20,10 +20,10 @@ typedef struct {
 
 static void capture_open(capture_t *capture, kvl_log_level_t level)
 {
-    capture->file = tmpfile();
-    capture->old_fd = dup(STDERR_FILENO);
+    capture->file      = tmpfile();
+    capture->old_fd    = dup(STDERR_FILENO);
     capture->old_level = kvl_log_level;
-    kvl_log_level = level;
+    kvl_log_level      = level;
     dup2(fileno(capture->file), STDERR_FILENO);
 }
 
@@ -35,7 +35,7 @@ static void capture_close(capture_t *capture)
     close(capture->old_fd);
     kvl_log_level = capture->old_level;
     rewind(capture->file);
-    length = fread(capture->text, 1, sizeof(capture->text) - 1, capture->file);
+    length                = fread(capture->text, 1, sizeof(capture->text) - 1, capture->file);
     capture->text[length] = '\0';
     fclose(capture->file);
 }

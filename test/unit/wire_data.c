@@ -13,6 +13,7 @@ static void check_fault(kvl_status_t st, const char *part)
               kvl_error_text(), part);
 }
 
+/* clang-format off */
 static const uint8_t head_bytes[56] = {
     5, 1, 0, 0,                                     /* GET_REPLY, region, reserved */
     0x94, 0xff, 0xff, 0xff,                         /* KVL_ERR_RANGE = -108 */
@@ -24,6 +25,7 @@ static const uint8_t head_bytes[56] = {
     0xff, 0xff, 0xff, 0xff,                         /* generation */
     0, 0, 0, 0,                                     /* reserved */
 };
+/* clang-format on */
 
 TEST(wire_data_head, has_the_bytes_written_by_hand)
 {
@@ -92,12 +94,13 @@ TEST(wire_data_head, refuses_an_empty_op_and_one_that_wraps)
     kvl_put_data_head(out, &m);
     check_fault(kvl_get_data_head(out, sizeof(out), &got), "data head: length: 0");
     /* but a reply that failed carries no bytes */
-    m.kind = KVL_AM_GET_REPLY;
+    m.kind   = KVL_AM_GET_REPLY;
     m.status = KVL_ERR_LEASE;
     kvl_put_data_head(out, &m);
     CHECK_EQ(kvl_get_data_head(out, sizeof(out), &got), KVL_OK);
 }
 
+/* clang-format off */
 static const uint8_t blob_bytes[] = {
     'K', 'V', 'L', 'R', 1,                          /* magic, version */
     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* nonce */
@@ -106,6 +109,7 @@ static const uint8_t blob_bytes[] = {
     0, 0x20, 0, 0, 0, 0, 0, 0,                      /* length 8192 */
     3, 0, 1, 2, 3,                                  /* rkey */
 };
+/* clang-format on */
 
 static kvl_region_blob_t blob_value(void)
 {
@@ -158,11 +162,13 @@ TEST(wire_region_blob, names_the_field_that_is_wrong)
 
 TEST(wire_stats, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {'L', 'K', 1, 25, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                     17,  0,   0, 0,                /* body */
                                     2,                             /* count */
                                     1,   0,   0, 0, 0, 0, 0, 0x80, /* 2^63 + 1 */
                                     5,   0,   0, 0, 0, 0, 0, 0};
+    /* clang-format on */
     static const uint64_t values[] = {UINT64_C(0x8000000000000001), 5};
     uint64_t got[KVL_WIRE_STATS];
     uint8_t data[64];
@@ -183,6 +189,7 @@ TEST(wire_stats, has_the_bytes_written_by_hand)
     check_fault(kvl_get_stats(&r, got, &count), "stat_ok: count of stats");
 }
 
+/* clang-format off */
 static const uint8_t fin_bytes[] = {
     'L', 'K', 1, 26, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, 0,
     5, 0, 0, 0, 0, 0, 0, 0, /* transfer */
@@ -190,6 +197,7 @@ static const uint8_t fin_bytes[] = {
     1,                      /* has_notification */
     2, 0, 0, 0, 'o', 'k',
 };
+/* clang-format on */
 
 TEST(wire_xfer_fin, has_the_bytes_written_by_hand)
 {

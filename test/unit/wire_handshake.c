@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+/* clang-format off */
 static const uint8_t hello_bytes[] = {
     'L', 'K', 1, 1, 0, 0, 0, 0,                     /* magic, version, HELLO, no items */
     5, 0, 0, 0, 0, 0, 0, 0,                         /* request */
@@ -24,6 +25,7 @@ static const uint8_t hello_bytes[] = {
     3, 0, 0, 0, 0, 0, 0, 0,                         /* retired[0] */
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* retired[1] */
 };
+/* clang-format on */
 
 static kvl_hello_t hello_value(void)
 {
@@ -47,6 +49,7 @@ static kvl_hello_t hello_value(void)
     return m;
 }
 
+/* clang-format off */
 static const uint8_t hello_ok_bytes[] = {
     'L', 'K', 1, 2, 2, 0, 0, 0,          /* HELLO_OK, two regions */
     5, 0, 0, 0, 0, 0, 0, 0,              /* request */
@@ -71,6 +74,7 @@ static const uint8_t hello_ok_bytes[] = {
     0xff, 0x0f, 0, 0, 0, 0, 0, 0,        /* length 4095: ends at 2^64 - 1 */
     4, 0, 0xde, 0xad, 0xbe, 0xef,        /* rkey */
 };
+/* clang-format on */
 
 static kvl_hello_ok_t hello_ok_value(void)
 {
@@ -178,7 +182,7 @@ TEST(wire_hello, skips_what_a_newer_version_appended)
 
 TEST(wire_hello_ok, has_the_bytes_written_by_hand)
 {
-    kvl_hello_ok_t m = hello_ok_value();
+    kvl_hello_ok_t m    = hello_ok_value();
     kvl_wire_region_t a = {.id = 2, .base = UINT64_C(0x7f0000000000), .length = 131072};
     kvl_wire_region_t b = {.id          = 3,
                            .rail        = 1,
@@ -270,8 +274,10 @@ TEST(wire_region, stops_at_the_most_regions)
 TEST(wire_text, is_cut_and_printable)
 {
     /* REFUSE with "a<newline>b<escape><0xff>" */
+    /* clang-format off */
     static const uint8_t refuse[30] = {'L', 'K', 1, 3, [16] = 0x69, 0xfe, 0xff, 0xff, 6,
                                        [24] = 5, 'a', '\n', 'b', 0x1b, 0xff};
+    /* clang-format on */
     char text[KVL_WIRE_TEXT_MAX + 1] = "", long_text[400];
     uint8_t data[512];
     kvl_rbuf_t r;
@@ -293,11 +299,13 @@ TEST(wire_text, is_cut_and_printable)
 
 TEST(wire_ep_hello, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {'L', 'K', 1, 4, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                     11,  0,   0, 0,                 /* body */
                                     7,   0,   0, 0, 0, 0, 0, 0x80,  /* session */
                                     2,   0x39, 0x30};               /* lane, index 12345 */
     kvl_ep_hello_t m = {.session = UINT64_C(0x8000000000000007), .lane = 2, .index = 12345};
+    /* clang-format on */
     uint8_t data[64];
     kvl_rbuf_t r;
     kvl_wbuf_t w;
@@ -320,6 +328,7 @@ TEST(wire_ep_hello, has_the_bytes_written_by_hand)
 
 TEST(wire_selftest, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {'L', 'K', 1, 7, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                     21,  0,   0, 0,                /* body */
                                     1,                             /* step */
@@ -328,6 +337,7 @@ TEST(wire_selftest, has_the_bytes_written_by_hand)
                                     0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01}; /* hash */
     kvl_selftest_t m = {
         .step = 1, .seed = 42, .length = 65536, .hash = UINT64_C(0x0123456789abcdef)};
+    /* clang-format on */
     uint8_t data[64];
     kvl_rbuf_t r;
     kvl_wbuf_t w;

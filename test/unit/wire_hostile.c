@@ -26,7 +26,8 @@ TEST(wire_sample, covers_every_type_and_comes_back_the_same)
     const char *name;
     size_t i, size;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         CHECK_MSG(check_copy(data, size) == 1, "%s is refused", name);
         if (strcmp(name, "data_head") != 0 && strcmp(name, "region_blob") != 0) {
             seen[data[3]] = true;
@@ -43,9 +44,28 @@ TEST(wire_sample, is_refused_when_cut_at_any_place)
     const char *name;
     size_t i, size, cut;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         for (cut = 0; cut < size; cut++) {
             CHECK_MSG(check_copy(data, cut) == 0, "%s of %zu bytes is accepted", name, cut);
+        }
+    }
+}
+
+TEST(wire_sample, never_leaves_a_buffer_that_is_too_small)
+{
+    uint8_t whole[WIRE_SAMPLE_MAX], *data;
+    const char *name;
+    size_t i, size, length;
+
+    for (i = 0; i < wire_all_samples(); i++) {
+        for (size = 0; size <= wire_all_sample(i, whole, WIRE_SAMPLE_MAX, &name); size++) {
+            data   = malloc(size ? size : 1);
+            length = wire_all_sample(i, data, size, &name);
+            CHECK_MSG(length <= size, "%s in %zu bytes takes %zu", name, size, length);
+            CHECK_MSG(length == 0 || check_copy(data, length) == 1, "%s in %zu bytes is refused",
+                      name, size);
+            free(data);
         }
     }
 }
@@ -65,7 +85,8 @@ TEST(wire_sample, is_refused_when_its_body_is_cut_and_the_head_agrees)
     const char *name;
     size_t i, size, length;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         for (length = KVL_WIRE_HEAD_SIZE; length < size; length++) {
             memcpy(cut, data, length);
             fix_body(cut, length);
@@ -80,7 +101,8 @@ TEST(wire_sample, is_refused_when_bytes_follow)
     const char *name;
     size_t i, size;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size       = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         data[size] = 0;
         CHECK_MSG(check_copy(data, size + 1) == 0, "%s with a byte more is accepted", name);
         if (size > KVL_WIRE_HEAD_SIZE && data[0] == 'L') {
@@ -98,7 +120,8 @@ TEST(wire_sample, does_no_harm_with_any_byte_changed)
     const char *name;
     size_t i, size, at, c;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         for (at = 0; at < size; at++) {
             for (c = 0; c < sizeof(changes); c++) {
                 data[at] ^= changes[c];
@@ -115,7 +138,8 @@ TEST(wire_sample, does_no_harm_as_any_other_type)
     const char *name;
     size_t i, size, type;
 
-    for (i = 0; (size = wire_all_sample(i, data, &name)) > 0; i++) {
+    for (i = 0; i < wire_all_samples(); i++) {
+        size = wire_all_sample(i, data, WIRE_SAMPLE_MAX, &name);
         for (type = 0; type < 256; type++) {
             data[3] = (uint8_t)type;
             check_copy(data, size);

@@ -31,6 +31,7 @@ static void open_changed(kvl_rbuf_t *r, const uint8_t *bytes, size_t size, size_
     open_message(r, changed, size);
 }
 
+/* clang-format off */
 static const uint8_t reserve_bytes[] = {
     'L', 'K', 1, 12, 2, 0, 0, 0,   /* RESERVE, two items */
     9, 0, 0, 0, 0, 0, 0, 0,        /* request */
@@ -42,6 +43,7 @@ static const uint8_t reserve_bytes[] = {
     5, 0, 0, 0, 0, 0, 0, 0, 1,     /* length 5, inline */
     'h', 'e', 'l', 'l', 'o',
 };
+/* clang-format on */
 
 TEST(wire_reserve, has_the_bytes_written_by_hand)
 {
@@ -132,6 +134,7 @@ TEST(wire_reserve, does_not_fit_when_its_inline_bytes_do_not)
     CHECK_EQ(kvl_wbuf_room(&w), 0);
 }
 
+/* clang-format off */
 static const uint8_t reserved_bytes[] = {
     'L', 'K', 1, 13, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0,
     3, 0,                       /* index */
@@ -141,6 +144,7 @@ static const uint8_t reserved_bytes[] = {
     10, 0, 0, 0,                /* region */
     0, 0, 0, 0, 0, 1, 0, 0,     /* offset 2^40 */
 };
+/* clang-format on */
 
 TEST(wire_reserved, has_the_bytes_written_by_hand)
 {
@@ -165,6 +169,7 @@ TEST(wire_reserved, has_the_bytes_written_by_hand)
     check_fault(kvl_get_reserved(&r, &m), "reserved: status");
 }
 
+/* clang-format off */
 static const uint8_t found_bytes[] = {
     'L', 'K', 1, 15, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 80, 0, 0, 0,
     1, 0, 0, 0, 0, 0,                 /* index, KVL_OK */
@@ -175,6 +180,7 @@ static const uint8_t found_bytes[] = {
     0, 0, 1, 0, 0, 0, 0, 0, 0,        /* length 65536, not inline */
     7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, /* lease */
 };
+/* clang-format on */
 
 TEST(wire_found, has_the_bytes_written_by_hand)
 {
@@ -222,6 +228,7 @@ TEST(wire_found, refuses_inline_bytes_of_an_item_that_failed)
 
 TEST(wire_commit, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {
         'L', 'K', 1, 16, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 26, 0, 0, 0,
         4, 0,                           /* index */
@@ -230,6 +237,7 @@ TEST(wire_commit, has_the_bytes_written_by_hand)
         0, 0, 0, 0, 1, 0, 0, 0,         /* length 4 GiB */
         3, 0, 0, 0,                     /* ops */
     };
+    /* clang-format on */
     kvl_commit_t m = {.index      = 4,
                       .lease      = UINT64_C(0x01000000000000ff),
                       .generation = 2,
@@ -252,12 +260,14 @@ TEST(wire_commit, has_the_bytes_written_by_hand)
 
 TEST(wire_lookup, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {'L', 'K', 1, 14, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                     10,  0,   0, 0,       /* body */
                                     0xff, 0xff, 0, 0,     /* ttl 65535 */
                                     0xff, 0xff,           /* index */
                                     3,   'k', 0, 0xff};   /* a key is bytes, not text */
     kvl_lookup_t m = {.index = 65535, .key = {(const uint8_t *)"k\0\xff", 3}};
+    /* clang-format on */
     uint8_t data[64];
     uint32_t ttl_ms;
     kvl_rbuf_t r;
@@ -277,12 +287,14 @@ TEST(wire_lookup, has_the_bytes_written_by_hand)
 
 TEST(wire_answer, has_the_bytes_written_by_hand)
 {
+    /* clang-format off */
     static const uint8_t bytes[] = {
         'L', 'K', 1, 17, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 14, 0, 0, 0,
         4, 0,                        /* index */
         0x96, 0xff, 0xff, 0xff,      /* KVL_ERR_LEASE = -106 */
         0, 1, 0, 0, 0, 0, 0, 0,      /* length 256 */
     };
+    /* clang-format on */
     kvl_answer_t m = {.index = 4, .status = KVL_ERR_LEASE, .length = 256};
     uint8_t data[64];
     kvl_rbuf_t r;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 /* PING, request 0x0102030405060708 */
+/* clang-format off */
 static const uint8_t ping[24] = {
     'L',  'K',                                      /* magic */
     1,    8,                                        /* version, type */
@@ -16,6 +17,7 @@ static const uint8_t ping[24] = {
     0,    0,    0,    0,                            /* status */
     0,    0,    0,    0,                            /* body */
 };
+/* clang-format on */
 
 static kvl_status_t open_bytes(const void *data, size_t size)
 {
@@ -108,7 +110,7 @@ TEST(wire_open, tells_a_foreign_version_apart)
 TEST(wire_open, limits_the_items_of_a_message)
 {
     static const uint8_t exists[24] = {'L', 'K', 1, 20, 0x00, 0x10}; /* 4096 items */
-    static const uint8_t more[24] = {'L', 'K', 1, 20, 0x01, 0x10};
+    static const uint8_t more[24]   = {'L', 'K', 1, 20, 0x01, 0x10};
 
     CHECK_EQ(open_bytes(exists, sizeof(exists)), KVL_OK);
     check_fault(open_bytes(more, sizeof(more)), "exists: count");
@@ -122,7 +124,7 @@ static kvl_status_t open_long(kvl_msg_type_t type, size_t size)
 
     memset(data, 0, sizeof(data));
     memcpy(data, ping, 4);
-    data[3] = (uint8_t)type;
+    data[3]  = (uint8_t)type;
     data[20] = (uint8_t)body;
     data[21] = (uint8_t)(body >> 8);
     data[22] = (uint8_t)(body >> 16);
@@ -141,9 +143,8 @@ TEST(wire_finish, gives_nothing_that_the_other_side_would_refuse)
 {
     static uint8_t data[KVL_WIRE_NOTIFY_MAX + 64];
     static uint8_t note[1 << 20];
-    kvl_xfer_fin_t fin = {.has_notification    = true,
-                          .notification_length = KVL_WIRE_MAX,
-                          .notification        = note};
+    kvl_xfer_fin_t fin = {
+        .has_notification = true, .notification_length = KVL_WIRE_MAX, .notification = note};
     kvl_wbuf_t w;
 
     kvl_wbuf_init(&w, data, sizeof(data));
@@ -206,7 +207,8 @@ TEST(wire_put, stops_at_the_most_items)
 TEST(wire_close, finds_what_was_not_read)
 {
     /* EXISTS with two keys "a" and "b" */
-    static const uint8_t exists[32] = {'L', 'K', 1, 20, 2, [20] = 8, [24] = 0, 0, 1, 'a', 1, 0, 1, 'b'};
+    static const uint8_t exists[32] = {'L', 'K', 1,   20, 2, [20] = 8, [24] = 0,
+                                       0,   1,   'a', 1,  0, 1,        'b'};
     kvl_rbuf_t r;
     kvl_msg_head_t head;
     kvl_lookup_t item;

@@ -14,7 +14,7 @@ AC_DEFUN([KVL_WARNINGS], [
     [AS_HELP_STRING([--enable-werror], [warnings are errors (default: no)])],
     [], [enable_werror=no])
   KVL_WARN="-Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wformat=2 -Wcast-align -Wwrite-strings"
-  KVL_WARN_C="-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition"
+  KVL_WARN_C="-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wnested-externs"
   AS_IF([test "x$enable_werror" = xyes], [KVL_WARN="$KVL_WARN -Werror"])
   AC_SUBST([KVL_WARN])
   AC_SUBST([KVL_WARN_C])
@@ -27,8 +27,16 @@ AC_DEFUN([KVL_SANITIZERS], [
   KVL_SAN=
   AS_CASE([$kvl_sanitizers],
     [none|no], [kvl_sanitizers=none],
-    [yes], [AC_MSG_ERROR([--enable-sanitizers wants a list: address,undefined or thread])],
-    [KVL_SAN="-fsanitize=$kvl_sanitizers -fno-omit-frame-pointer -fno-sanitize-recover=all"])
+    [address|undefined|address,undefined|undefined,address|thread],
+      [KVL_SAN="-fsanitize=$kvl_sanitizers -fno-omit-frame-pointer -fno-sanitize-recover=all"],
+    [AC_MSG_ERROR([--enable-sanitizers=$kvl_sanitizers: address, undefined, address,undefined or thread])])
+  AS_IF([test -n "$KVL_SAN"], [
+    kvl_save=$CFLAGS
+    CFLAGS="$CFLAGS $KVL_SAN"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [],
+      [AC_MSG_ERROR([$CC does not link with $KVL_SAN: apt-get install gcc, or clang and libclang-rt-dev])])
+    CFLAGS=$kvl_save
+  ])
   AC_SUBST([KVL_SAN])
 ])
 
@@ -41,8 +49,9 @@ AC_DEFUN([KVL_FUZZ], [
     kvl_save=$CFLAGS
     CFLAGS="$CFLAGS -fsanitize=fuzzer-no-link"
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [],
-      [AC_MSG_ERROR([--enable-fuzz needs clang with libFuzzer: apt-get install clang libclang-rt-14-dev, then configure CC=clang CXX=clang++])])
+      [AC_MSG_ERROR([--enable-fuzz needs clang with libFuzzer: apt-get install clang libclang-rt-dev, then configure CC=clang CXX=clang++])])
     CFLAGS=$kvl_save
+    KVL_SAN="$KVL_SAN -fsanitize=fuzzer-no-link"
     AC_LANG_POP([C])
   ])
   AM_CONDITIONAL([KVL_WANT_FUZZ], [test "x$kvl_fuzz" = xyes])

@@ -17,29 +17,34 @@ AC_DEFUN([KVL_CHECK_JANSSON], [KVL_REQUIRE_LIB([jansson], [jansson.h], [jansson]
 
 # optional: tells people what the rails can be
 AC_DEFUN([KVL_CHECK_VERBS], [
-  kvl_verbs_found=no
-  AC_CHECK_HEADER([infiniband/verbs.h], [kvl_verbs_found="yes (headers; UCX brings the transport)"])
+  AC_CHECK_HEADER([infiniband/verbs.h], [kvl_verbs_found="yes (headers; UCX brings the transport)"],
+    [kvl_verbs_found="no (libibverbs-dev)"])
+])
+
+# optional: values on NVMe
+AC_DEFUN([KVL_CHECK_URING], [
+  AC_CHECK_HEADER([liburing.h], [kvl_uring_found=yes], [kvl_uring_found="no (liburing-dev)"])
 ])
 
 AC_DEFUN([KVL_CHECK_CUDA], [
   AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit for device memory (default: no)])],
     [], [with_cuda=no])
   kvl_cuda_found=no
+  CUDA_CFLAGS=
   AS_IF([test "x$with_cuda" != xno], [
     AS_IF([test "x$with_cuda" = xyes], [with_cuda=/usr/local/cuda])
-    AS_IF([test -f "$with_cuda/include/cuda_runtime_api.h"], [],
-      [AC_MSG_ERROR([--with-cuda=$with_cuda: no include/cuda_runtime_api.h there])])
-    CUDA_CFLAGS="-isystem $with_cuda/include"
+    AS_IF([test -f "$with_cuda/include/cuda.h"], [],
+      [AC_MSG_ERROR([--with-cuda=$with_cuda: no include/cuda.h there (Debian: nvidia-cuda-dev, then --with-cuda=/usr)])])
+    AS_IF([test "x$with_cuda" != x/usr], [CUDA_CFLAGS="-isystem $with_cuda/include"])
     kvl_cuda_found=$with_cuda
-    AC_DEFINE([KVL_HAVE_CUDA], [1], [The CUDA runtime's headers are there])
+    AC_DEFINE([KVL_HAVE_CUDA], [1], [The CUDA driver's header is there])
   ])
   AC_SUBST([CUDA_CFLAGS])
 ])
 
 # only the tests need it
 AC_DEFUN([KVL_CHECK_GTEST], [
-  kvl_gtest_found=no
-  PKG_CHECK_MODULES([GTEST], [gtest], [kvl_gtest_found=yes],
-    [AC_MSG_WARN([GoogleTest not found, make check will not run: apt-get install libgtest-dev])])
-  AM_CONDITIONAL([KVL_HAVE_GTEST], [test "x$kvl_gtest_found" = xyes])
+  PKG_CHECK_MODULES([GTEST], [gtest >= 1.11], [kvl_gtest_found=`$PKG_CONFIG --modversion gtest`],
+    [kvl_gtest_found="no: make check runs the gates alone (libgtest-dev)"])
+  AM_CONDITIONAL([KVL_HAVE_GTEST], [test -n "$GTEST_LIBS"])
 ])

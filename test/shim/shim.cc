@@ -8,10 +8,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
+#include <map>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
+#include <string>
+#include <unistd.h>
 
-// The C side registers its tests in constructors; here each becomes a GoogleTest test. Setting up
-// GoogleTest and leaving a test (longjmp: C tests have no destructors) are the only C++ there is.
+// The C side registers its tests in constructors; here each becomes a GoogleTest test. A test is
+// left by longjmp (C tests have no destructors). Everything but shim_fail() belongs to the thread
+// that runs the tests.
 
 extern "C" {
 __attribute__((weak)) long kvl_live_objects(void);
@@ -20,56 +26,141 @@ __attribute__((weak)) long kvl_live_objects(void);
 namespace {
 
 shim_test_t *first = nullptr, **last = &first;
+shim_hook_t *hooks = nullptr;
+const shim_test_t *running = nullptr;
 jmp_buf leave;
+pthread_t runner;
+pid_t process;
 const char *skipped = nullptr, *keeps = nullptr;
-int skips = 0;
+std::map<std::string, int> skips; // by reason
+unsigned timeout_s = 120;
 
-long live_objects()
+typedef std::map<std::string, std::string> names_t; // fd or thread -> what it is
+
+names_t entries(const char *folder, bool links)
 {
-    return kvl_live_objects ? kvl_live_objects() : 0;
+    names_t names;
+    DIR *dir = opendir(folder);
+
+    if (!dir) {
+        return names;
+    }
+    while (struct dirent *entry = readdir(dir)) {
+        char target[256]  = "";
+        std::string path = std::string(folder) + "/" + entry->d_name;
+        if (entry->d_name[0] == '.' || (links && atoi(entry->d_name) == dirfd(dir))) {
+            continue;
+        }
+        if (links && readlink(path.c_str(), target, sizeof(target) - 1) < 0) {
+            target[0] = 0;
+        }
+        names[entry->d_name] = target;
+    }
+    closedir(dir);
+    return names;
 }
 
-int open_fds()
+std::string new_names(const names_t &before, const names_t &after)
 {
-    DIR *dir = opendir("/proc/self/fd");
-    int n    = 0;
+    std::string text;
 
-    while (dir && readdir(dir)) {
-        n++;
+    for (const auto &entry : after) {
+        if (!before.count(entry.first)) {
+            text += " " + entry.first + (entry.second.empty() ? "" : " (" + entry.second + ")");
+        }
     }
-    if (dir) {
-        closedir(dir);
+    return text;
+}
+
+// what a test must leave as it found it
+struct Snapshot {
+    names_t fds     = entries("/proc/self/fd", true);
+    names_t threads = entries("/proc/self/task", false);
+    long live       = kvl_live_objects ? kvl_live_objects() : 0;
+
+    bool same(const Snapshot &before) const
+    {
+        return new_names(before.fds, fds).empty() && new_names(before.threads, threads).empty() &&
+               live == before.live;
     }
-    return n;
+};
+
+void check_left_behind(const Snapshot &before)
+{
+    Snapshot after;
+
+    // a joined thread is seen in /proc a moment longer
+    for (int i = 0; i < 100 && !after.same(before); i++) {
+        usleep(10000);
+        after = Snapshot();
+    }
+    std::string fds = new_names(before.fds, after.fds);
+    std::string threads = new_names(before.threads, after.threads);
+    EXPECT_TRUE(fds.empty()) << "file descriptors left open:" << fds;
+    EXPECT_TRUE(threads.empty()) << "threads left running:" << threads;
+    EXPECT_EQ(after.live, before.live) << "blocks of kvl_malloc() left behind";
+}
+
+void run_hooks(void (*shim_hook_t::*which)(void), const char *file)
+{
+    for (shim_hook_t *hook = hooks; hook; hook = hook->next) {
+        if (hook->*which && strcmp(hook->file, file) == 0) {
+            (hook->*which)();
+        }
+    }
 }
 
 class CTest : public ::testing::Test
 {
 public:
-    explicit CTest(shim_test_t *test) : test_(test) {}
+    explicit CTest(const shim_test_t *test) : test_(test) {}
 
     void TestBody() override
     {
-        int fds   = open_fds();
-        long live = live_objects();
+        Snapshot before;
 
         skipped = keeps = nullptr;
+        running         = test_;
+        alarm(timeout_s);
         if (setjmp(leave) == 0) {
+            run_hooks(&shim_hook_t::setup, test_->file);
             test_->body();
         }
-        if (skipped) {
-            skips++;
-            GTEST_SKIP() << skipped;
+        if (setjmp(leave) == 0) {
+            run_hooks(&shim_hook_t::teardown, test_->file);
         }
+        alarm(0);
         if (!keeps && !HasFailure()) {
-            EXPECT_EQ(open_fds(), fds) << "file descriptors left open";
-            EXPECT_EQ(live_objects(), live) << "blocks of kvl_malloc() left behind";
+            check_left_behind(before);
+        }
+        if (skipped) {
+            skips[skipped]++;
+            GTEST_SKIP() << skipped;
         }
     }
 
 private:
-    shim_test_t *test_;
+    const shim_test_t *test_;
 };
+
+void on_alarm(int)
+{
+    char text[512];
+    int length = snprintf(text, sizeof(text), "%s:%d: %s.%s still runs after %u s\n", running->file,
+                          running->line, running->object, running->sentence, timeout_s);
+
+    (void)!write(STDERR_FILENO, text, static_cast<size_t>(length));
+    abort();
+}
+
+const char *path_in(const char *variable, const char *name)
+{
+    static std::map<std::string, std::string> paths; // stable addresses
+    const char *folder = getenv(variable);
+    std::string path   = std::string(folder ? folder : ".") + "/" + name;
+
+    return paths.emplace(path, path).first->second.c_str();
+}
 
 } // namespace
 
@@ -77,6 +168,12 @@ extern "C" void shim_add(shim_test_t *test)
 {
     *last = test;
     last  = &test->next;
+}
+
+extern "C" void shim_hook(shim_hook_t *hook)
+{
+    hook->next = hooks;
+    hooks      = hook;
 }
 
 extern "C" void shim_fail(const char *file, int line, const char *format, ...)
@@ -87,6 +184,10 @@ extern "C" void shim_fail(const char *file, int line, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    if (getpid() != process) {
+        dprintf(STDERR_FILENO, "%s:%d: in child %d: %s\n", file, line, getpid(), text);
+        _exit(99);
+    }
     ADD_FAILURE_AT(file, line) << text;
 }
 
@@ -102,6 +203,9 @@ extern "C" void shim_keeps(const char *why)
 
 extern "C" void shim_leave(void)
 {
+    if (!pthread_equal(pthread_self(), runner)) {
+        pthread_exit(nullptr);
+    }
     longjmp(leave, 1);
 }
 
@@ -109,8 +213,8 @@ extern "C" void shim_equal(const char *file, int line, const char *a_text, const
                            long long a, long long b)
 {
     if (a != b) {
-        shim_fail(file, line, "%s is %lld (0x%llx), not %lld: %s", a_text, a, (unsigned long long)a, b,
-                  b_text);
+        shim_fail(file, line, "%s is %lld (0x%llx), not %lld: %s", a_text, a,
+                  static_cast<unsigned long long>(a), b, b_text);
     }
 }
 
@@ -118,7 +222,8 @@ extern "C" void shim_equal_text(const char *file, int line, const char *a_text, 
                                 const char *b)
 {
     if (!a || !b || strcmp(a, b)) {
-        shim_fail(file, line, "%s is \"%s\", not \"%s\"", a_text, a ? a : "(null)", b ? b : "(null)");
+        shim_fail(file, line, "%s is \"%s\", not \"%s\"", a_text, a ? a : "(null)",
+                  b ? b : "(null)");
     }
 }
 
@@ -130,24 +235,42 @@ extern "C" void shim_equal_bytes(const char *file, int line, const char *a_text,
 
     for (size_t i = 0; i < length; i++) {
         if (x[i] != y[i]) {
-            shim_fail(file, line, "%s differs first at byte %zu of %zu: 0x%02x, not 0x%02x", a_text, i,
-                      length, x[i], y[i]);
+            shim_fail(file, line, "%s differs first at byte %zu of %zu: 0x%02x, not 0x%02x", a_text,
+                      i, length, x[i], y[i]);
             return;
         }
     }
 }
 
+extern "C" const char *shim_built(const char *name)
+{
+    return path_in("KVL_BUILD", name);
+}
+
+extern "C" const char *shim_source(const char *name)
+{
+    return path_in("KVL_SRC", name);
+}
+
 int main(int argc, char **argv)
 {
+    const char *timeout = getenv("SHIM_TIMEOUT_S");
+
     ::testing::InitGoogleTest(&argc, argv);
     setvbuf(stdout, nullptr, _IOLBF, 0);
+    runner  = pthread_self();
+    process = getpid();
+    if (timeout) {
+        timeout_s = static_cast<unsigned>(atoi(timeout));
+    }
+    signal(SIGALRM, on_alarm);
     for (shim_test_t *test = first; test; test = test->next) {
-        ::testing::RegisterTest(test->object, test->sentence, nullptr, nullptr, test->file, test->line,
-                                [test]() -> CTest * { return new CTest(test); });
+        ::testing::RegisterTest(test->object, test->sentence, nullptr, nullptr, test->file,
+                                test->line, [test]() -> CTest * { return new CTest(test); });
     }
     int rc = RUN_ALL_TESTS();
-    if (skips) {
-        printf("%d skipped\n", skips);
+    for (const auto &skip : skips) {
+        printf("%d skipped: %s\n", skip.second, skip.first.c_str());
     }
     return rc;
 }

@@ -127,6 +127,17 @@ kvl_status_t kvl_addr_parse(const char *text, kvl_addr_t *addr_p)
     return KVL_OK;
 }
 
+/* the caller looked at the family; what has it is aligned for it */
+static const struct sockaddr_in *addr_in(const struct sockaddr *addr)
+{
+    return (const void *)addr;
+}
+
+static const struct sockaddr_in6 *addr_in6(const struct sockaddr *addr)
+{
+    return (const void *)addr;
+}
+
 static void addr_format_in6(const struct sockaddr_in6 *in6, char *text, size_t size)
 {
     char host[INET6_ADDRSTRLEN], device[IF_NAMESIZE];
@@ -140,13 +151,12 @@ static void addr_format_in6(const struct sockaddr_in6 *in6, char *text, size_t s
 void kvl_addr_format(const struct sockaddr *addr, char *text, size_t size)
 {
     char host[INET_ADDRSTRLEN];
-    const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
 
     if (addr->sa_family == AF_INET6) {
-        addr_format_in6((const struct sockaddr_in6 *)addr, text, size);
+        addr_format_in6(addr_in6(addr), text, size);
     } else if (addr->sa_family == AF_INET) {
-        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-        snprintf(text, size, "%s:%u", host, ntohs(in->sin_port));
+        inet_ntop(AF_INET, &addr_in(addr)->sin_addr, host, sizeof(host));
+        snprintf(text, size, "%s:%u", host, ntohs(addr_in(addr)->sin_port));
     } else {
         snprintf(text, size, "(family %d)", addr->sa_family);
     }
@@ -155,23 +165,22 @@ void kvl_addr_format(const struct sockaddr *addr, char *text, size_t size)
 static bool addr_is_any(const struct sockaddr *addr)
 {
     if (addr->sa_family == AF_INET) {
-        return ((const struct sockaddr_in *)addr)->sin_addr.s_addr == htonl(INADDR_ANY);
+        return addr_in(addr)->sin_addr.s_addr == htonl(INADDR_ANY);
     }
-    return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+    return IN6_IS_ADDR_UNSPECIFIED(&addr_in6(addr)->sin6_addr);
 }
 
 /* ports do not count */
 static bool addr_same_host(const struct sockaddr *a, const struct sockaddr *b)
 {
-    const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
-    const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)b;
+    const struct sockaddr_in6 *a6 = addr_in6(a);
+    const struct sockaddr_in6 *b6 = addr_in6(b);
 
     if (a->sa_family != b->sa_family) {
         return false;
     }
     if (a->sa_family == AF_INET) {
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+        return addr_in(a)->sin_addr.s_addr == addr_in(b)->sin_addr.s_addr;
     }
     return a->sa_family == AF_INET6 && a6->sin6_scope_id == b6->sin6_scope_id &&
            memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr)) == 0;

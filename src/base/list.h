@@ -10,7 +10,8 @@ typedef struct kvl_list {
     struct kvl_list *next, *prev;
 } kvl_list_t;
 
-#define kvl_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+/* by void *: the object was aligned when its member was taken, which -Wcast-align cannot know */
+#define kvl_container(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void kvl_list_init(kvl_list_t *list)
 {

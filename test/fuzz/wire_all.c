@@ -22,7 +22,7 @@ static void touch(const uint8_t *bytes, uint64_t length)
     uint64_t i;
 
     for (i = 0; i < length; i++) {
-        sink ^= bytes[i];
+        sink = sink ^ bytes[i];
     }
 }
 

@@ -159,8 +159,8 @@ kvl_status_t kvl_ask_send(kvl_ask_t *ask, int64_t deadline_ns)
     kvl_status_t status;
 
     ask->call.answer = ask_answer;
-    status = kvl_link_call_send(ask->cache->link, ask->kind->request, &ask->call,
-                                kvl_time_add(deadline_ns, GRACE_NS));
+    status           = kvl_link_call_send(ask->cache->link, ask->kind->request, &ask->call,
+                                          kvl_time_add(deadline_ns, GRACE_NS));
     if (status != KVL_INPROGRESS) {
         ask_lose(ask, KVL_LOST_UNSENT, status);
     }

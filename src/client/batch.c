@@ -33,12 +33,14 @@ kvl_status_t kvl_batch_deadline(kvl_engine_t *engine, const kvl_batch_params_t *
     int64_t timeout_ns = kvl_engine_settings(engine)->timeout_ns;
 
     if (params && params->timeout_ms < 0) {
-        return kvl_error(KVL_ERR_INVALID, "batch: timeout_ms is %lld; accepted: 0 (KVLANE_TIMEOUT) "
-                         "or more, there is no \"forever\"", (long long)params->timeout_ms);
+        return kvl_error(KVL_ERR_INVALID,
+                         "batch: timeout_ms is %lld; accepted: 0 (KVLANE_TIMEOUT) "
+                         "or more, there is no \"forever\"",
+                         (long long)params->timeout_ms);
     }
     if (params && params->timeout_ms > 0) {
-        timeout_ns = params->timeout_ms > KVL_TIME_MAX / KVL_MS ? KVL_TIME_MAX
-                                                                : params->timeout_ms * KVL_MS;
+        timeout_ns =
+            params->timeout_ms > KVL_TIME_MAX / KVL_MS ? KVL_TIME_MAX : params->timeout_ms * KVL_MS;
     }
     *deadline_p = kvl_time_add(kvl_now_ns(), timeout_ns);
     return KVL_OK;
@@ -176,7 +178,8 @@ kvl_status_t kvl_batch_release(kvl_batch_t *batch)
         return KVL_OK;
     }
     if (!batch_is_complete(batch)) {
-        return kvl_error(KVL_ERR_BUSY, "batch: not complete; cancel it and wait before the release");
+        return kvl_error(KVL_ERR_BUSY,
+                         "batch: not complete; cancel it and wait before the release");
     }
     batch_unhold(batch);
     return KVL_OK;

@@ -40,11 +40,9 @@ static void cache_init(kvl_cache_t *cache, kvl_engine_t *engine)
 /* under the token */
 static kvl_status_t cache_open(kvl_cache_t *cache, const char *nodes)
 {
-    kvl_link_params_t params = {.engine  = cache->engine,
-                                .address = nodes,
-                                .ops     = &kvl_conductor_link_ops,
-                                .arg     = cache};
-    kvl_status_t status      = kvl_timers_reserve(kvl_engine_timers(cache->engine), 1);
+    kvl_link_params_t params = {
+        .engine = cache->engine, .address = nodes, .ops = &kvl_conductor_link_ops, .arg = cache};
+    kvl_status_t status = kvl_timers_reserve(kvl_engine_timers(cache->engine), 1);
 
     if (status != KVL_OK) {
         return kvl_error(status, "cache: no memory for its timer");
@@ -66,11 +64,15 @@ kvl_status_t kvl_cache_create(kvl_engine_t *engine, const char *nodes, kvl_cache
 
     if (!engine || !nodes || !cache_p) {
         return kvl_error(KVL_ERR_INVALID, "cache: %s is NULL",
-                         !engine ? "engine" : !nodes ? "nodes" : "cache_p");
+                         !engine  ? "engine"
+                         : !nodes ? "nodes"
+                                  : "cache_p");
     }
     if (strpbrk(nodes, ", ;")) {
-        return kvl_error(KVL_ERR_INVALID, "cache: nodes \"%s\" looks like a list; this version takes "
-                         "one \"host:port\"", nodes);
+        return kvl_error(KVL_ERR_INVALID,
+                         "cache: nodes \"%s\" looks like a list; this version takes "
+                         "one \"host:port\"",
+                         nodes);
     }
     cache = kvl_calloc(1, sizeof(*cache));
     if (!cache) {
@@ -94,7 +96,8 @@ kvl_status_t kvl_cache_create(kvl_engine_t *engine, const char *nodes, kvl_cache
 static kvl_status_t cache_may_wait(const kvl_cache_t *cache, const char *call)
 {
     if (kvl_engine_is_inside(cache->engine)) {
-        return kvl_error(KVL_ERR_INVALID, "%s: it waits, so it can't be called from a callback", call);
+        return kvl_error(KVL_ERR_INVALID, "%s: it waits, so it can't be called from a callback",
+                         call);
     }
     return KVL_OK;
 }

@@ -13,19 +13,16 @@
 
 kvl_flight_t *kvl_flight_get(kvl_job_t *job, uint32_t index, bool small)
 {
-    kvl_cache_t *cache   = job->cache;
-    kvl_list_t *node     = kvl_list_pop_front(&cache->idle_flights);
-    kvl_flight_t *flight = node ? kvl_container(node, kvl_flight_t, link)
-                                : kvl_malloc(sizeof(*flight));
+    kvl_cache_t *cache = job->cache;
+    kvl_list_t *node   = kvl_list_pop_front(&cache->idle_flights);
+    kvl_flight_t *flight =
+        node ? kvl_container(node, kvl_flight_t, link) : kvl_malloc(sizeof(*flight));
 
     if (!flight) {
         return NULL;
     }
-    *flight = (kvl_flight_t){.job     = job,
-                             .index   = index,
-                             .state   = KVL_FLIGHT_ASKED,
-                             .small   = small,
-                             .counted = true};
+    *flight = (kvl_flight_t){
+        .job = job, .index = index, .state = KVL_FLIGHT_ASKED, .small = small, .counted = true};
     kvl_list_init(&flight->ready);
     kvl_list_push_back(&job->flights, &flight->link);
     kvl_job_take(job, index);
@@ -92,7 +89,8 @@ void kvl_flight_refused(kvl_flight_t *flight, kvl_status_t status, const char *r
         kvl_flight_end(flight, status, 0, "the node does not have it (any more); compute it again");
         return;
     case KVL_ERR_NO_SPACE:
-        snprintf(why, sizeof(why), "%" PRIu64 " bytes; give the node more memory or split the value",
+        snprintf(why, sizeof(why),
+                 "%" PRIu64 " bytes; give the node more memory or split the value",
                  job->entries[flight->index].length);
         kvl_flight_end(flight, status, 0, why);
         return;
@@ -106,7 +104,8 @@ void kvl_flight_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t status)
     if (how == KVL_LOST_REFUSED) {
         kvl_flight_refused(flight, status, kvl_error_text());
     } else if (how == KVL_LOST_UNKNOWN && flight->inlined) {
-        kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0, "the connection ended after its bytes were sent; "
+        kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0,
+                       "the connection ended after its bytes were sent; "
                        "read the key to know");
     } else {
         kvl_flight_restart(flight); /* the lease, if there is one, ends with the session */
@@ -129,16 +128,16 @@ void kvl_flight_move(kvl_flight_t *flight, kvl_move_dir_t dir, const kvl_remote_
     }
     flight->state = KVL_FLIGHT_MOVING;
     flight->ask   = NULL;
-    flight->move  = (kvl_move_t){.dir          = dir,
-                                 .lane         = kvl_lane_choose(job->cache->settings->sg,
-                                                                 entry->piece_count, false),
-                                 .pieces       = entry->pieces,
-                                 .piece_count  = entry->piece_count,
-                                 .remote       = region,
-                                 .token        = flight->lease.id,
-                                 .generation   = flight->lease.generation,
-                                 .value_offset = flight->lease.offset,
-                                 .done         = done};
+    flight->move =
+        (kvl_move_t){.dir    = dir,
+                     .lane   = kvl_lane_choose(job->cache->settings->sg, entry->piece_count, false),
+                     .pieces = entry->pieces,
+                     .piece_count  = entry->piece_count,
+                     .remote       = region,
+                     .token        = flight->lease.id,
+                     .generation   = flight->lease.generation,
+                     .value_offset = flight->lease.offset,
+                     .done         = done};
     kvl_mover_submit(kvl_link_mover(job->cache->link), &job->flow, &flight->move);
 }
 
@@ -150,13 +149,17 @@ const kvl_remote_region_t *kvl_lease_region(kvl_link_t *link, const kvl_wire_lea
     const kvl_remote_region_t *region = kvl_link_region(link, lease->region);
 
     if (!region) {
-        kvl_error(KVL_ERR_PROTOCOL, "lease %" PRIu64 " names region %" PRIu32 ", which the node never "
-                  "exported", lease->id, lease->region);
+        kvl_error(KVL_ERR_PROTOCOL,
+                  "lease %" PRIu64 " names region %" PRIu32 ", which the node never "
+                  "exported",
+                  lease->id, lease->region);
         return NULL;
     }
     if (lease->offset > region->length || length > region->length - lease->offset) {
-        kvl_error(KVL_ERR_PROTOCOL, "lease %" PRIu64 ": %" PRIu64 " bytes at offset %" PRIu64 " lie "
-                  "outside of region %" PRIu32, lease->id, length, lease->offset, lease->region);
+        kvl_error(KVL_ERR_PROTOCOL,
+                  "lease %" PRIu64 ": %" PRIu64 " bytes at offset %" PRIu64 " lie "
+                  "outside of region %" PRIu32,
+                  lease->id, length, lease->offset, lease->region);
         return NULL;
     }
     return region;

@@ -67,8 +67,10 @@ static void get_wrong_length(kvl_flight_t *flight, uint64_t stored)
 {
     char why[128];
 
-    snprintf(why, sizeof(why), "%" PRIu64 " bytes are stored, its segments hold %" PRIu64
-             "; get it with the stored length", stored, flight->job->entries[flight->index].length);
+    snprintf(why, sizeof(why),
+             "%" PRIu64 " bytes are stored, its segments hold %" PRIu64
+             "; get it with the stored length",
+             stored, flight->job->entries[flight->index].length);
     kvl_flight_end(flight, KVL_ERR_LENGTH, stored, why);
 }
 

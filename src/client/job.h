@@ -126,13 +126,13 @@ struct kvl_cache {
     _Atomic int closed;   /* the link is closed */
     /* engine thread only */
     kvl_poller_t poller;
-    kvl_timer_t retry;      /* ends the earliest pause */
-    kvl_list_t jobs;        /* attached and not complete (job->link) */
-    kvl_list_t runnable;    /* to be looked at in this turn (job->run) */
-    kvl_list_t paused;      /* until their pause_until_ns (job->run) */
-    kvl_list_t commits;     /* flights that wait for COMMIT (flight->ready) */
-    kvl_mode_t put_mode;    /* of the link, when the last COMMIT was built */
-    int64_t hold_until_ns;  /* no commits and returns before: the ctrl lane was full */
+    kvl_timer_t retry;             /* ends the earliest pause */
+    kvl_list_t jobs;               /* attached and not complete (job->link) */
+    kvl_list_t runnable;           /* to be looked at in this turn (job->run) */
+    kvl_list_t paused;             /* until their pause_until_ns (job->run) */
+    kvl_list_t commits;            /* flights that wait for COMMIT (flight->ready) */
+    kvl_mode_t put_mode;           /* of the link, when the last COMMIT was built */
+    int64_t hold_until_ns;         /* no commits and returns before: the ctrl lane was full */
     kvl_back_list_t reads, writes; /* leases to give back */
     kvl_list_t idle_flights, idle_asks;
     kvl_list_t waiters;
@@ -154,11 +154,11 @@ struct kvl_job {
     size_t todo, cursor; /* entries to do; all before cursor are not */
     unsigned window;     /* entries asked for or moving ... */
     uint64_t window_bytes;
-    unsigned small;      /* ... and those whose value rides in the message */
+    unsigned small; /* ... and those whose value rides in the message */
     unsigned query_count;
     bool timers_reserved, started;
-    kvl_status_t stop;   /* KVL_OK, or why it ends early */
-    unsigned starved;    /* failed allocations in a row */
+    kvl_status_t stop; /* KVL_OK, or why it ends early */
+    unsigned starved;  /* failed allocations in a row */
     int64_t backoff_ns, pause_until_ns;
 };
 

@@ -14,7 +14,8 @@ const char *kvl_key_text(const uint8_t *key, size_t length, char text[KVL_KEY_TE
             snprintf(text + used, KVL_KEY_TEXT - used, "...");
             return text;
         }
-        used += (size_t)snprintf(text + used, KVL_KEY_TEXT - used, plain ? "%c" : "\\x%02x", key[i]);
+        used +=
+            (size_t)snprintf(text + used, KVL_KEY_TEXT - used, plain ? "%c" : "\\x%02x", key[i]);
     }
     text[used] = '\0';
     return text;

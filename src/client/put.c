@@ -141,8 +141,9 @@ static kvl_status_t commit_read(kvl_ask_t *ask, kvl_rbuf_t *body)
     kvl_ask_take(ask, item.index);
     if (flight) {
         kvl_flight_end(flight, (kvl_status_t)item.status, 0,
-                       item.status == KVL_ERR_LEASE ? "the node took the slot back before the commit"
-                                                    : "the node did not accept the commit");
+                       item.status == KVL_ERR_LEASE
+                           ? "the node took the slot back before the commit"
+                           : "the node did not accept the commit");
     }
     return KVL_OK;
 }
@@ -154,7 +155,8 @@ static void commit_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t statu
     if (how == KVL_LOST_REFUSED) {
         kvl_flight_end(flight, status, 0, kvl_error_text());
     } else if (how == KVL_LOST_UNKNOWN) {
-        kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0, "the connection ended before the commit was "
+        kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0,
+                       "the connection ended before the commit was "
                        "answered; read the key to know");
     } else { /* never sent: the lease still stands, or down() follows */
         flight->state = KVL_FLIGHT_READY;

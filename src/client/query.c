@@ -31,7 +31,8 @@ static void query_lose(kvl_ask_t *query, kvl_lost_t how, kvl_status_t status)
         if (how == KVL_LOST_REFUSED && status != KVL_ERR_BUSY) {
             kvl_job_end(job, i, status, 0, kvl_error_text());
         } else if (how == KVL_LOST_UNKNOWN && job->op == KVL_CACHE_REMOVE) {
-            kvl_job_end(job, i, KVL_ERR_AMBIGUOUS, 0, "the connection ended before the remove was "
+            kvl_job_end(job, i, KVL_ERR_AMBIGUOUS, 0,
+                        "the connection ended before the remove was "
                         "answered; ask whether the key exists");
         } else {
             kvl_job_restart(job, i);
@@ -74,7 +75,7 @@ static kvl_status_t query_item(kvl_ask_t *query, kvl_rbuf_t *body)
 
 static kvl_status_t query_read(kvl_ask_t *query, const kvl_msg_head_t *head, kvl_rbuf_t *body)
 {
-    unsigned want = query->job->op == KVL_CACHE_EXISTS ? KVL_MSG_EXISTS_OK : KVL_MSG_REMOVED;
+    unsigned want       = query->job->op == KVL_CACHE_EXISTS ? KVL_MSG_EXISTS_OK : KVL_MSG_REMOVED;
     kvl_status_t status = KVL_OK;
 
     if (head->type != want) {

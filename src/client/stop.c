@@ -49,15 +49,14 @@ static void job_blame(kvl_job_t *job, kvl_status_t status)
     while (i + 1 < job->batch.count && job->entries[i].state == KVL_ENTRY_DONE) {
         i++;
     }
-    kvl_batch_blame(&job->batch,
-                    "%s, %zu of %zu items unfinished at %s: item %u (key \"%s\") %s%s",
-                    status == KVL_ERR_TIMEOUT ? "the deadline passed" : "canceled by the caller",
-                    job->batch.left, job->batch.count, kvl_link_address(job->cache->link), i,
-                    kvl_key_text(job->entries[i].key, job->entries[i].key_length, key),
-                    entry_phase(job, i),
-                    status == KVL_ERR_TIMEOUT
-                        ? "; see how the node does, or give it more time (timeout_ms, KVLANE_TIMEOUT)"
-                        : "");
+    kvl_batch_blame(
+        &job->batch, "%s, %zu of %zu items unfinished at %s: item %u (key \"%s\") %s%s",
+        status == KVL_ERR_TIMEOUT ? "the deadline passed" : "canceled by the caller",
+        job->batch.left, job->batch.count, kvl_link_address(job->cache->link), i,
+        kvl_key_text(job->entries[i].key, job->entries[i].key_length, key), entry_phase(job, i),
+        status == KVL_ERR_TIMEOUT
+            ? "; see how the node does, or give it more time (timeout_ms, KVLANE_TIMEOUT)"
+            : "");
 }
 
 static void flight_stop(kvl_flight_t *flight, kvl_status_t status)
@@ -103,7 +102,8 @@ static void job_settle(kvl_timer_t *timer)
             busy = busy || kvl_move_busy(&flight->move);
         } else if (flight->ask) {
             kvl_ask_detach(flight);
-            kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0, "its commit was not answered in time; read "
+            kvl_flight_end(flight, KVL_ERR_AMBIGUOUS, 0,
+                           "its commit was not answered in time; read "
                            "the key to know");
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "client/job.h"
+
 #include "base/alloc.h"
 #include "base/error.h"
-#include "client/job.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -47,8 +48,10 @@ static kvl_status_t item_measure(submit_t *submit, size_t index)
     size_t i;
 
     if (!item->key || item->key_length < 1 || item->key_length > KVL_KEY_MAX) {
-        return item->key ? kvl_error(KVL_ERR_INVALID, "cache: item %zu: key_length is %zu; accepted: "
-                                     "1 to %d", index, item->key_length, KVL_KEY_MAX)
+        return item->key ? kvl_error(KVL_ERR_INVALID,
+                                     "cache: item %zu: key_length is %zu; accepted: "
+                                     "1 to %d",
+                                     index, item->key_length, KVL_KEY_MAX)
                          : kvl_error(KVL_ERR_INVALID, "cache: item %zu: key is NULL", index);
     }
     submit->key_bytes += item->key_length;
@@ -57,8 +60,10 @@ static kvl_status_t item_measure(submit_t *submit, size_t index)
     }
     if (!item->segments || item->segment_count < 1 || item->segment_count > KVL_SEGMENTS_MAX) {
         return item->segments
-                   ? kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment_count is %zu; accepted: 1 "
-                               "to %d", index, item->segment_count, KVL_SEGMENTS_MAX)
+                   ? kvl_error(KVL_ERR_INVALID,
+                               "cache: item %zu: segment_count is %zu; accepted: 1 "
+                               "to %d",
+                               index, item->segment_count, KVL_SEGMENTS_MAX)
                    : kvl_error(KVL_ERR_INVALID, "cache: item %zu: segments is NULL", index);
     }
     for (i = 0; i < item->segment_count; i++) {
@@ -81,8 +86,10 @@ static kvl_status_t submit_measure(submit_t *submit)
                          submit->items ? "count is 0" : "items is NULL", KVL_BATCH_MAX);
     }
     if (submit->count > KVL_BATCH_MAX) {
-        return kvl_error(KVL_ERR_LIMIT, "cache: %zu items in one batch, over KVL_BATCH_MAX (%d); "
-                         "submit several batches", submit->count, KVL_BATCH_MAX);
+        return kvl_error(KVL_ERR_LIMIT,
+                         "cache: %zu items in one batch, over KVL_BATCH_MAX (%d); "
+                         "submit several batches",
+                         submit->count, KVL_BATCH_MAX);
     }
     for (i = 0; i < submit->count; i++) {
         kvl_status_t status = item_measure(submit, i);
@@ -112,19 +119,23 @@ static kvl_status_t segment_region(submit_t *submit, size_t item, size_t index)
             submit->last = kvl_region_find(engine, segment->address, segment->length);
         }
         return submit->last ? KVL_OK
-                            : kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment %zu: no region "
-                                        "holds %zu bytes at %p; register them first", item, index,
-                                        segment->length, segment->address);
+                            : kvl_error(KVL_ERR_INVALID,
+                                        "cache: item %zu: segment %zu: no region "
+                                        "holds %zu bytes at %p; register them first",
+                                        item, index, segment->length, segment->address);
     }
     submit->last = segment->region;
     if (segment->region->engine != engine) {
-        return kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment %zu: its region belongs to "
-                         "another engine", item, index);
+        return kvl_error(KVL_ERR_INVALID,
+                         "cache: item %zu: segment %zu: its region belongs to "
+                         "another engine",
+                         item, index);
     }
     if (!region_holds(segment->region, segment)) {
-        return kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment %zu: %zu bytes at %p lie outside "
-                         "of region %" PRIu32, item, index, segment->length, segment->address,
-                         segment->region->id);
+        return kvl_error(KVL_ERR_INVALID,
+                         "cache: item %zu: segment %zu: %zu bytes at %p lie outside "
+                         "of region %" PRIu32,
+                         item, index, segment->length, segment->address, segment->region->id);
     }
     return KVL_OK;
 }
@@ -152,7 +163,8 @@ static kvl_status_t item_pieces(submit_t *submit, size_t index, kvl_entry_t *ent
 }
 
 /* the entries, their pieces and keys, behind the job in its block */
-static kvl_status_t submit_copy(submit_t *submit, kvl_job_t *job, kvl_piece_t *pieces, uint8_t *keys)
+static kvl_status_t submit_copy(submit_t *submit, kvl_job_t *job, kvl_piece_t *pieces,
+                                uint8_t *keys)
 {
     size_t i;
 
@@ -221,8 +233,10 @@ kvl_status_t kvl_job_create(kvl_cache_t *cache, kvl_cache_op_t op, const kvl_ite
     job = kvl_malloc(sizeof(*job) + count * (sizeof(*results) + sizeof(kvl_entry_t)) +
                      submit.pieces * sizeof(*pieces) + submit.key_bytes);
     if (!job) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "cache: no memory for a batch of %zu items and %zu "
-                         "segments", count, submit.pieces);
+        return kvl_error(KVL_ERR_NO_MEMORY,
+                         "cache: no memory for a batch of %zu items and %zu "
+                         "segments",
+                         count, submit.pieces);
     }
     results = (kvl_result_t *)(job + 1);
     job_init(job, &submit, params, deadline_ns, results);

@@ -139,7 +139,7 @@ uint64_t kvl_engine_nonce(const kvl_engine_t *engine)
 kvl_region_t *kvl_region_find(kvl_engine_t *engine, const void *address, size_t length)
 {
     kvl_region_t *region = &engine->fake->region;
-    uintptr_t at = (uintptr_t)address - (uintptr_t)region->address;
+    uintptr_t at         = (uintptr_t)address - (uintptr_t)region->address;
 
     return at <= region->length && length <= region->length - at ? region : NULL;
 }

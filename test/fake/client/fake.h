@@ -26,7 +26,7 @@ typedef struct {
         uint32_t generation, ops;
         bool has_inline;
         uint8_t bytes[16];
-    } *items;
+    } * items;
 } fake_message_t;
 
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
     kvl_hello_ok_t terms;
     /* what came */
     fake_message_t messages[FAKE_MESSAGES];
-    unsigned first, count; /* not yet taken: [first, first + count) */
+    unsigned first, count;         /* not yet taken: [first, first + count) */
     kvl_move_t *moves[FAKE_MOVES]; /* with the mover, in order */
     unsigned move_count;
     unsigned canceled_moves, resets, protocol_errors, notified, callbacks;
@@ -52,8 +52,9 @@ extern int64_t fake_now_ns;
 
 /* A cache on a link that is up (or connecting). */
 fake_t *fake_open(bool up);
-void fake_close(fake_t *fake); /* destroys the cache; every batch must be complete or will be canceled */
-void fake_turn(fake_t *fake); /* inbox, timers, pollers */
+void fake_close(
+    fake_t *fake); /* destroys the cache; every batch must be complete or will be canceled */
+void fake_turn(fake_t *fake);             /* inbox, timers, pollers */
 void fake_pass(fake_t *fake, int64_t ns); /* time passes, then a turn */
 
 void fake_up(fake_t *fake);

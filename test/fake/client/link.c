@@ -164,10 +164,10 @@ static void message_item(fake_message_t *message, kvl_rbuf_t *body, unsigned i)
     switch (message->type) {
     case KVL_MSG_RESERVE:
         CHECK_EQ(kvl_get_reserve(body, &reserve), KVL_OK);
-        lookup.index                   = reserve.index;
-        lookup.key                     = reserve.key;
-        message->items[i].length       = reserve.length;
-        message->items[i].has_inline   = reserve.has_inline;
+        lookup.index                 = reserve.index;
+        lookup.key                   = reserve.key;
+        message->items[i].length     = reserve.length;
+        message->items[i].has_inline = reserve.has_inline;
         memcpy(message->items[i].bytes, reserve.bytes ? reserve.bytes : (const uint8_t *)"",
                reserve.bytes ? (reserve.length < 16 ? reserve.length : 16) : 1);
         break;
@@ -249,7 +249,7 @@ void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move)
     (void)flow;
     REQUIRE(fake->move_count < FAKE_MOVES);
     CHECK_EQ(move->pieces[0].remote_offset, move->value_offset);
-    move->ops_total                  = 1;
+    move->ops_total                 = 1;
     fake->moves[fake->move_count++] = move;
 }
 
@@ -264,7 +264,6 @@ bool kvl_move_busy(const kvl_move_t *move)
     (void)move;
     return stage->moves_busy;
 }
-
 
 void fake_moved(fake_t *fake, kvl_status_t status)
 {
@@ -285,15 +284,11 @@ fake_t *fake_open(bool up)
     fake->memory   = calloc(1, 1u << 20);
     fake->engine   = fake_engine_create(fake);
     fake->settings = (kvl_settings_t){.timeout_ns = 30 * KVL_SECOND, .quiesce_ns = 20 * KVL_MS};
-    fake->terms    = (kvl_hello_ok_t){.depth        = 4,
-                                      .inline_max   = 64,
-                                      .lease_max_ms = 60000,
-                                      .value_max    = 1u << 20};
-    fake->refuse   = KVL_ERR_UNREACHABLE;
-    fake->region   = (kvl_region_t){.engine  = fake->engine,
-                                    .id      = 1,
-                                    .address = fake->memory,
-                                    .length  = 1u << 20};
+    fake->terms    = (kvl_hello_ok_t){
+           .depth = 4, .inline_max = 64, .lease_max_ms = 60000, .value_max = 1u << 20};
+    fake->refuse = KVL_ERR_UNREACHABLE;
+    fake->region = (kvl_region_t){
+        .engine = fake->engine, .id = 1, .address = fake->memory, .length = 1u << 20};
     REQUIRE(kvl_cache_create(fake->engine, "fake:1", &fake->cache) == KVL_OK);
     if (up) {
         fake_up(fake);
@@ -409,7 +404,8 @@ void fake_refuse(fake_message_t *message, kvl_status_t status)
 static kvl_wire_lease_t lease_of(const fake_message_t *message, unsigned item)
 {
     (void)message;
-    return (kvl_wire_lease_t){.id = 100 + item, .generation = 5, .region = 7, .offset = item * 4096};
+    return (kvl_wire_lease_t){
+        .id = 100 + item, .generation = 5, .region = 7, .offset = item * 4096};
 }
 
 void fake_reserved(fake_message_t *message, kvl_status_t status)

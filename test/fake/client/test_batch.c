@@ -86,7 +86,7 @@ TEST(batch, reports_the_worst_group_and_its_first_failure)
         {KVL_ERR_PEER, KVL_ERR_AMBIGUOUS, KVL_ERR_TIMEOUT, KVL_ERR_CANCELED, KVL_ERR_TIMEOUT},
     };
     static const char *const causes[] = {"item 1", "item 1", "item 1", "item 2"};
-    fake_t *fake = fake_open(true);
+    fake_t *fake                      = fake_open(true);
     owner_t owner;
     size_t i;
 
@@ -170,9 +170,9 @@ TEST(batch_cancel, on_its_way_keeps_a_released_batch)
 
 TEST(batch_deadline, comes_from_params_or_settings)
 {
-    fake_t *fake = fake_open(true);
+    fake_t *fake              = fake_open(true);
     kvl_batch_params_t params = {0};
-    int64_t at = 0;
+    int64_t at                = 0;
 
     CHECK_EQ(kvl_batch_deadline(fake->engine, NULL, &at), KVL_OK);
     CHECK_EQ(at, fake_now_ns + 30 * KVL_SECOND);

@@ -30,13 +30,13 @@ TEST(get, looks_up_moves_and_releases)
 
 TEST(get, scatters_a_value_that_came_inside_the_answer)
 {
-    fake_t *fake = fake_open(true);
+    fake_t *fake             = fake_open(true);
     kvl_segment_t segments[] = {{.address = fake->memory + 10, .length = 3},
                                 {.address = fake->memory, .length = 1},
                                 {.address = fake->memory + 20, .length = 2}};
-    kvl_item_t item   = {"key", 3, segments, 3};
-    kvl_found_t found = {.status = KVL_OK, .length = 6, .has_inline = true,
-                         .bytes = (const uint8_t *)"abcdef"};
+    kvl_item_t item          = {"key", 3, segments, 3};
+    kvl_found_t found        = {
+               .status = KVL_OK, .length = 6, .has_inline = true, .bytes = (const uint8_t *)"abcdef"};
     kvl_batch_t *batch;
 
     REQUIRE(kvl_cache_submit(fake->cache, KVL_CACHE_GET, &item, 1, NULL, &batch) == KVL_INPROGRESS);
@@ -54,9 +54,9 @@ TEST(get, reports_the_stored_length_and_moves_nothing)
     fake_t *fake            = fake_open(true);
     kvl_batch_t *batch      = fake_submit(fake, KVL_CACHE_GET, 2, 4096, 1000);
     fake_message_t *message = fake_take(fake, KVL_MSG_LOOKUP);
-    kvl_found_t shorter     = {.status = KVL_OK, .length = 3, .has_inline = true,
-                               .bytes = (const uint8_t *)"abc"};
-    kvl_found_t longer      = {.status = KVL_OK, .length = 5000};
+    kvl_found_t shorter     = {
+            .status = KVL_OK, .length = 3, .has_inline = true, .bytes = (const uint8_t *)"abc"};
+    kvl_found_t longer = {.status = KVL_OK, .length = 5000};
     uint64_t length;
 
     fake_found_one(message, 0, &longer);
@@ -81,7 +81,7 @@ TEST(get, is_not_ok_after_the_lease_ran_out)
     kvl_batch_t *batch;
 
     fake->terms.lease_max_ms = 50;
-    batch = fake_submit(fake, KVL_CACHE_GET, 2, 4096, 1000);
+    batch                    = fake_submit(fake, KVL_CACHE_GET, 2, 4096, 1000);
     CHECK_EQ(fake->messages[fake->first].ttl_ms, 50);
     fake_pass(fake, 10 * KVL_MS); /* the lease counts from the moment of sending */
     fake_found(fake_take(fake, KVL_MSG_LOOKUP), KVL_OK, 4096);
@@ -140,7 +140,7 @@ TEST(query, goes_in_messages_of_bounded_size)
 {
     fake_t *fake       = fake_open(true);
     kvl_batch_t *batch = fake_submit(fake, KVL_CACHE_REMOVE, 3000, 0, 1000);
-    unsigned messages  = 0, keys = 0;
+    unsigned messages = 0, keys = 0;
 
     CHECK_EQ(fake->count, 2); /* at most two under way */
     while (fake->count) {

@@ -5,8 +5,8 @@
 
 TEST(put, reserves_moves_and_commits)
 {
-    fake_t *fake       = fake_open(true);
-    kvl_batch_t *batch = fake_submit(fake, KVL_CACHE_PUT, 2, 4096, 1000);
+    fake_t *fake            = fake_open(true);
+    kvl_batch_t *batch      = fake_submit(fake, KVL_CACHE_PUT, 2, 4096, 1000);
     fake_message_t *message = fake_take(fake, KVL_MSG_RESERVE);
 
     CHECK_EQ(message->count, 2);
@@ -63,7 +63,7 @@ TEST(put, looks_ahead_by_a_bounded_number_of_leases)
 {
     fake_t *fake       = fake_open(true);
     kvl_batch_t *batch = fake_submit(fake, KVL_CACHE_PUT, 1000, 4096, 1000);
-    unsigned asked     = 0, first = fake->messages[0].count;
+    unsigned asked = 0, first = fake->messages[0].count;
 
     CHECK_EQ(first, 4); /* depth: the first move starts soon */
     while (fake->count) {
@@ -111,7 +111,7 @@ TEST(put, refills_in_chunks_as_moves_end)
 
 TEST(put, bounds_the_bytes_it_reserves)
 {
-    fake_t *fake = fake_open(true);
+    fake_t *fake          = fake_open(true);
     kvl_segment_t segment = {.address = fake->memory, .length = 16u << 20};
     kvl_item_t items[64];
     kvl_batch_t *batch;
@@ -121,7 +121,8 @@ TEST(put, bounds_the_bytes_it_reserves)
     for (i = 0; i < 64; i++) {
         items[i] = (kvl_item_t){"key", 3, &segment, 1};
     }
-    REQUIRE(kvl_cache_submit(fake->cache, KVL_CACHE_PUT, items, 64, NULL, &batch) == KVL_INPROGRESS);
+    REQUIRE(kvl_cache_submit(fake->cache, KVL_CACHE_PUT, items, 64, NULL, &batch) ==
+            KVL_INPROGRESS);
     fake_turn(fake);
     while (fake->count) {
         asked += fake_take(fake, KVL_MSG_RESERVE)->count;

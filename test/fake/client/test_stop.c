@@ -260,9 +260,9 @@ TEST(link_down, while_connecting_fails_who_waits)
 TEST(peer, that_names_memory_it_never_exported_is_cut_off)
 {
     static const kvl_wire_lease_t leases[] = {
-        {.id = 1, .region = 8, .offset = 0},                   /* no such region */
-        {.id = 1, .region = 7, .offset = (1u << 20) - 4095},   /* one byte too far */
-        {.id = 1, .region = 7, .offset = UINT64_MAX - 100},    /* wraps */
+        {.id = 1, .region = 8, .offset = 0},                 /* no such region */
+        {.id = 1, .region = 7, .offset = (1u << 20) - 4095}, /* one byte too far */
+        {.id = 1, .region = 7, .offset = UINT64_MAX - 100},  /* wraps */
     };
     fake_t *fake = fake_open(true);
     size_t i;

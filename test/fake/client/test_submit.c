@@ -13,11 +13,11 @@ typedef struct {
 
 static void order_init(order_t *order)
 {
-    order->fake = fake_open(true);
+    order->fake        = fake_open(true);
     order->segments[0] = (kvl_segment_t){.address = order->fake->memory, .length = 100};
     order->segments[1] = (kvl_segment_t){.address = order->fake->memory + 200, .length = 50};
-    order->items[0] = (kvl_item_t){"a", 1, order->segments, 2};
-    order->items[1] = (kvl_item_t){"b", 1, order->segments, 1};
+    order->items[0]    = (kvl_item_t){"a", 1, order->segments, 2};
+    order->items[1]    = (kvl_item_t){"b", 1, order->segments, 1};
 }
 
 static void refused(order_t *order, kvl_cache_op_t op, size_t count, kvl_status_t status,
@@ -27,7 +27,8 @@ static void refused(order_t *order, kvl_cache_op_t op, size_t count, kvl_status_
 
     CHECK_EQ(kvl_cache_submit(order->fake->cache, op, order->items, count, NULL, &batch), status);
     CHECK(batch == NULL);
-    CHECK_MSG(strstr(kvl_error_text(), text) != NULL, "no \"%s\" in \"%s\"", text, kvl_error_text());
+    CHECK_MSG(strstr(kvl_error_text(), text) != NULL, "no \"%s\" in \"%s\"", text,
+              kvl_error_text());
     CHECK_EQ(atomic_load(&order->fake->region.users), 0);
 }
 
@@ -51,7 +52,7 @@ TEST(submit, names_what_is_wrong_with_a_segment)
     kvl_region_t other;
 
     order_init(&order);
-    other = order.fake->region;
+    other                        = order.fake->region;
     order.items[0].segment_count = 0;
     refused(&order, KVL_CACHE_GET, 2, KVL_ERR_INVALID, "item 0: segment_count is 0");
     order.items[0].segment_count = 1025;

@@ -26,8 +26,8 @@ typedef struct {
 
 struct kvl_endpoint {
     kvl_ep_t *ep;
-    kvl_lane_kind_t lane; /* constant after init */
-    unsigned rail, index; /* constant after init; index within lane and rail */
+    kvl_lane_kind_t lane;          /* constant after init */
+    unsigned rail, index;          /* constant after init; index within lane and rail */
     const kvl_endpoint_ops_t *ops; /* constant after init */
     void *owner;                   /* constant after init */
     bool failed;                   /* nothing may be posted any more */
@@ -39,12 +39,12 @@ struct kvl_endpoint {
     kvl_rkey_t **rkeys;
     unsigned rkey_count;
 
-    /* flush: one at a time (lane/flush.c) */
-    kvl_req_t flush_req;
+    /* private to the mover that it was added to (lane/private.h) */
+    struct kvl_mover *mover;
+    unsigned place;      /* constant after kvl_mover_add() */
+    kvl_req_t flush_req; /* one flush at a time */
     bool flushing, flush_wanted;
     uint64_t flush_seq; /* of the flush under way: covers moves up to this number */
-    struct kvl_mover *mover;
-    unsigned place; /* in the mover */
 
     /* counters */
     uint64_t ops_done, bytes_done, errors;

@@ -2,29 +2,21 @@
 #include "lane/private.h"
 
 /* A onesided put is at the peer when its endpoint was flushed after it. A move whose ops are all back
- * takes a number; a flush that starts later covers all moves with lower numbers on its endpoint, so the
+ * takes a number; a flush that starts later covers all moves up to that number on its endpoint, so the
  * moves of a moment share one. On an sg endpoint the flush takes the only credit: at most one thing is
- * outstanding there. */
-
-static bool move_uses(const kvl_move_t *move, unsigned place)
-{
-    return move->used[place / 64] >> place % 64 & 1;
-}
-
-static void move_flushed(kvl_mover_t *mover, kvl_move_t *move, unsigned place)
-{
-    move->used[place / 64] &= ~(UINT64_C(1) << place % 64);
-    if (!move->used[0] && !move->used[1]) {
-        kvl_move_finish(mover, move);
-    }
-}
+ * outstanding there.
+ *
+ * After a flush that failed nobody knows what will still land in the peer's memory, so the owner hears
+ * that the endpoint failed: the connection has to go before the peer uses that memory again. */
 
 static void flush_over(kvl_endpoint_t *endpoint, kvl_status_t status)
 {
     kvl_mover_t *mover = endpoint->mover;
+    unsigned place     = endpoint->place;
     kvl_list_t *node, *next;
 
     endpoint->flushing = false;
+    mover->flushes_out--;
     if (endpoint->lane == KVL_LANE_SG) {
         endpoint->outstanding--;
     }
@@ -32,14 +24,19 @@ static void flush_over(kvl_endpoint_t *endpoint, kvl_status_t status)
         kvl_move_t *move = kvl_container(node, kvl_move_t, link);
 
         next = node->next;
-        if (!move_uses(move, endpoint->place) ||
-            (move->flush_seq > endpoint->flush_seq && !mover->stopped)) {
+        if (!kvl_move_uses(move, place) || move->flush_seq > endpoint->flush_seq) {
             continue;
         }
-        if (status != KVL_OK && move->status == KVL_OK) {
+        if (move->status == KVL_OK) {
             move->status = status;
         }
-        move_flushed(mover, move, endpoint->place);
+        move->used[place / 64] &= ~(UINT64_C(1) << place % 64);
+        if (!kvl_move_needs_flush(move)) {
+            kvl_move_over(mover, move);
+        }
+    }
+    if (status != KVL_OK && !mover->stopped && !endpoint->failed) {
+        endpoint->ops->failed(endpoint, status);
     }
 }
 
@@ -52,13 +49,14 @@ static void flush_start(kvl_mover_t *mover, kvl_endpoint_t *endpoint)
 {
     kvl_status_t status;
 
-    endpoint->flush_wanted = false;
-    endpoint->flushing     = true;
-    endpoint->flush_seq    = mover->flush_seq;
+    endpoint->flush_wanted   = false;
+    endpoint->flushing       = true;
+    endpoint->flush_seq      = mover->flush_seq;
+    endpoint->flush_req.done = flush_done;
     if (endpoint->lane == KVL_LANE_SG) {
         endpoint->outstanding++;
     }
-    endpoint->flush_req.done = flush_done;
+    mover->flushes_out++;
     mover->stats.flushes++;
     status = kvl_ep_flush(endpoint->ep, &endpoint->flush_req);
     if (status != KVL_INPROGRESS) {
@@ -71,49 +69,33 @@ void kvl_flush_want(kvl_mover_t *mover, kvl_move_t *move)
     unsigned place;
 
     move->flush_seq = ++mover->flush_seq;
-    for (place = 0; place < mover->endpoint_count; place++) {
-        if (move_uses(move, place)) {
-            mover->endpoints[place]->flush_wanted = true;
+    for (place = 0; place < mover->sched.endpoint_count; place++) {
+        if (kvl_move_uses(move, place)) {
+            mover->sched.endpoints[place]->flush_wanted = true;
         }
     }
+}
+
+static bool flush_may_start(const kvl_endpoint_t *endpoint)
+{
+    return endpoint->flush_wanted && !endpoint->flushing && !endpoint->failed &&
+           (endpoint->lane != KVL_LANE_SG || endpoint->outstanding < endpoint->window);
 }
 
 unsigned kvl_flush_pump(kvl_mover_t *mover)
 {
     unsigned place, n = 0;
 
-    if (kvl_list_empty(&mover->flushing) || mover->stopped) {
+    if (kvl_list_empty(&mover->flushing)) {
         return 0;
     }
-    for (place = 0; place < mover->endpoint_count; place++) {
-        kvl_endpoint_t *endpoint = mover->endpoints[place];
+    for (place = 0; place < mover->sched.endpoint_count && !mover->stopped; place++) {
+        kvl_endpoint_t *endpoint = mover->sched.endpoints[place];
 
-        if (endpoint->flush_wanted && !endpoint->flushing &&
-            (endpoint->lane != KVL_LANE_SG || endpoint->outstanding < endpoint->window)) {
+        if (flush_may_start(endpoint)) {
             flush_start(mover, endpoint);
             n++;
         }
     }
     return n;
-}
-
-/* flushes under way end with their endpoints; those that did not start will not */
-void kvl_flush_stop(kvl_mover_t *mover)
-{
-    kvl_list_t *node, *next;
-    unsigned place;
-
-    for (node = mover->flushing.next; node != &mover->flushing; node = next) {
-        kvl_move_t *move = kvl_container(node, kvl_move_t, link);
-
-        next = node->next;
-        if (move->status == KVL_OK) {
-            move->status = mover->stop_status;
-        }
-        for (place = 0; place < mover->endpoint_count && move->state == KVL_MOVE_FLUSHING; place++) {
-            if (move_uses(move, place) && !mover->endpoints[place]->flushing) {
-                move_flushed(mover, move, place);
-            }
-        }
-    }
 }

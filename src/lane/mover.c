@@ -5,193 +5,305 @@
 #include "base/error.h"
 #include "lane/private.h"
 
-/* Owns the moves of one link from submit to done(). Decisions are in sched.c; ops go to UCX through
- * rma.c and message.c; flushes are in flush.c. An op that completes at once does not recurse: the pump
- * loops. done() is only called from the pump, so no callback of a user runs inside of UCX. */
+#include <assert.h>
+
+/* Owns the moves of one link from submit to done(). Decisions are in sched.c and cut.c; ops go to UCX
+ * through rma.c and message.c, flushes through flush.c.
+ *
+ *   QUEUED -> POSTING (first turn) -> DRAINING (posted, failed or canceled; ops are out)
+ *   -> FLUSHING (onesided puts, unless stopped) -> OVER -> done(), exactly once
+ *
+ * A move skips the states that it does not need. Callbacks of UCX only change states; done() runs in
+ * the pump alone, so no code of a user runs inside of UCX, and an op that completes at once does not
+ * recurse: the pump loops, within a budget. */
 
 #define PUMP_OPS   64
 #define PUMP_BYTES (4u << 20)
+#define PUMP_TELLS 256
+#define BOUNCE_MAX (64u << 20)
 
-void kvl_flow_init(kvl_flow_t *flow)
-{
-    kvl_list_init(&flow->link);
-    kvl_list_init(&flow->moves);
-    flow->active = 0;
-}
+/* ---- life ---- */
 
 kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mover_p)
 {
-    kvl_mover_t *mover = kvl_calloc(1, sizeof(*mover));
+    kvl_mover_t *mover;
+    kvl_status_t status;
 
+    if (params->depth < 1 || params->depth > KVL_DEPTH_MAX || params->chunk_bytes < 1) {
+        return kvl_error(KVL_ERR_INVALID, "mover: depth %u, longest op %llu", params->depth,
+                         (unsigned long long)params->chunk_bytes);
+    }
+    mover = kvl_calloc(1, sizeof(*mover));
     if (!mover) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "mover: out of memory");
+        return kvl_error(KVL_ERR_NO_MEMORY, "mover: %zu bytes", sizeof(*mover));
     }
     mover->params = *params;
-    kvl_list_init(&mover->flows);
+    status        = kvl_sched_init(&mover->sched, params->depth);
+    if (status != KVL_OK) {
+        kvl_free(mover);
+        return status;
+    }
+    kvl_list_init(&mover->draining);
     kvl_list_init(&mover->flushing);
-    kvl_list_init(&mover->done);
-    kvl_list_init(&mover->idle_ops);
+    kvl_list_init(&mover->over);
+    kvl_bounces_init(&mover->bounces, BOUNCE_MAX);
     *mover_p = mover;
     return KVL_OK;
 }
 
 void kvl_mover_destroy(kvl_mover_t *mover)
 {
-    unsigned block, i;
-
     if (!mover) {
         return;
     }
-    for (block = 0; block < mover->block_count; block++) {
-        for (i = 0; i < KVL_OP_BLOCK; i++) {
-            kvl_free(mover->blocks[block][i].iov);
-            kvl_free(mover->blocks[block][i].bounce);
-        }
-        kvl_free(mover->blocks[block]);
-    }
+    assert(!mover->sched.active && !mover->sched.queued && !mover->over_count);
+    assert(kvl_mover_idle(mover));
+    kvl_ops_destroy(mover);
+    kvl_bounces_cleanup(&mover->bounces);
+    kvl_sched_cleanup(&mover->sched);
     kvl_free(mover);
+}
+
+static unsigned data_window(const kvl_mover_params_t *params)
+{
+    return params->data_depth && params->data_depth < params->depth ? params->data_depth
+                                                                    : params->depth;
 }
 
 kvl_status_t kvl_mover_add(kvl_mover_t *mover, kvl_endpoint_t *endpoint)
 {
-    const kvl_mover_params_t *params = &mover->params;
+    kvl_status_t status = kvl_sched_add(&mover->sched, endpoint);
 
-    if (mover->endpoint_count == KVL_ENDPOINTS_MAX) {
-        return kvl_error(KVL_ERR_LIMIT, "mover: more than %d endpoints", KVL_ENDPOINTS_MAX);
+    if (status != KVL_OK) {
+        return status;
     }
-    if (endpoint->lane == KVL_LANE_SG) {
-        endpoint->window = 1;
-        mover->sg_count++;
-        mover->sg_limit = mover->sg_count < params->depth ? mover->sg_count : params->depth;
-    } else {
-        endpoint->window = params->data_depth < params->depth ? params->data_depth : params->depth;
+    endpoint->window   = endpoint->lane == KVL_LANE_SG ? 1 : data_window(&mover->params);
+    endpoint->mover    = mover;
+    endpoint->flushing = endpoint->flush_wanted = false;
+    status                                      = kvl_ops_create(mover, endpoint);
+    if (status != KVL_OK) {
+        endpoint->window = 0; /* carries nothing */
     }
-    endpoint->mover = mover;
-    endpoint->place = mover->endpoint_count;
-    mover->endpoints[mover->endpoint_count++] = endpoint;
-    return KVL_OK;
+    return status;
 }
 
 /* ---- a move's states ---- */
 
-static void move_unqueue(kvl_move_t *move)
+/* out of whatever list it is in */
+static void move_leave(kvl_mover_t *mover, kvl_move_t *move)
 {
-    kvl_list_remove(&move->link);
-    if (kvl_list_empty(&move->flow->moves)) {
-        kvl_list_remove(&move->flow->link);
-    }
-}
-
-void kvl_move_finish(kvl_mover_t *mover, kvl_move_t *move)
-{
-    if (move->state == KVL_MOVE_QUEUED) {
-        mover->stats.queued--;
-    } else {
-        mover->stats.active--;
-        move->flow->active--;
-    }
-    if (move->state == KVL_MOVE_QUEUED || move->state == KVL_MOVE_ACTIVE) {
-        move_unqueue(move);
+    if (move->state == KVL_MOVE_QUEUED || move->state == KVL_MOVE_POSTING) {
+        kvl_sched_remove(&mover->sched, move);
     } else {
         kvl_list_remove(&move->link);
     }
-    move->state = KVL_MOVE_DONE;
-    kvl_list_push_back(&mover->done, &move->link);
 }
 
-/* an op came back, or no more will be posted: is it time for the next state? */
+static void move_enter(kvl_move_t *move, kvl_move_state_t state, kvl_list_t *list)
+{
+    assert(state > move->state);
+    move->state = (uint8_t)state;
+    kvl_list_push_back(list, &move->link);
+}
+
+void kvl_move_over(kvl_mover_t *mover, kvl_move_t *move)
+{
+    bool slot = move->state != KVL_MOVE_QUEUED;
+
+    move_leave(mover, move);
+    if (slot) {
+        kvl_sched_release(&mover->sched, move);
+    }
+    move_enter(move, KVL_MOVE_OVER, &mover->over);
+    mover->over_count++;
+}
+
 void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move)
 {
-    if (move->state != KVL_MOVE_ACTIVE || move->ops_out || !kvl_move_is_posted(move)) {
+    if (move->state == KVL_MOVE_POSTING && kvl_move_is_posted(move)) {
+        move_leave(mover, move);
+        move_enter(move, KVL_MOVE_DRAINING, &mover->draining);
+    }
+    if (move->state != KVL_MOVE_DRAINING || move->ops_out) {
         return;
     }
-    if ((move->used[0] || move->used[1]) && mover->stopped && move->status == KVL_OK) {
-        move->status = mover->stop_status; /* no flush any more: nobody knows what arrived */
-    }
-    if ((move->used[0] || move->used[1]) && !mover->stopped) {
-        move_unqueue(move);
-        move->state = KVL_MOVE_FLUSHING;
-        kvl_list_push_back(&mover->flushing, &move->link);
-        kvl_flush_want(mover, move);
+    if (!kvl_move_needs_flush(move) || mover->stopped) {
+        kvl_move_over(mover, move);
         return;
     }
-    kvl_move_finish(mover, move);
+    move_leave(mover, move);
+    move_enter(move, KVL_MOVE_FLUSHING, &mover->flushing);
+    kvl_flush_want(mover, move);
+}
+
+/* ends a move for a reason of this side, as soon as its ops allow */
+static void move_end(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status)
+{
+    if (move->status == KVL_OK) {
+        move->status = status;
+    }
+    if (move->state == KVL_MOVE_QUEUED) {
+        kvl_move_over(mover, move);
+    } else {
+        kvl_move_step(mover, move);
+    }
 }
 
 void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move)
 {
-    move->flow      = flow;
     move->piece     = 0;
     move->piece_at  = 0;
     move->ops_out   = 0;
     move->ops_total = 0;
     move->used[0] = move->used[1] = 0;
     move->status                  = KVL_OK;
-    move->state                   = KVL_MOVE_QUEUED;
-    mover->stats.queued++;
-    kvl_list_push_back(&flow->moves, &move->link);
-    if (kvl_list_empty(&flow->link)) {
-        kvl_list_push_back(&mover->flows, &flow->link);
-    }
-    if (mover->stopped) {
-        kvl_mover_cancel(mover, move, mover->stop_status);
+    kvl_sched_submit(&mover->sched, flow, move);
+    if (mover->stopped || !move->piece_count) {
+        move_end(mover, move, mover->stop_status);
     }
 }
 
-static void move_begin(kvl_mover_t *mover, kvl_move_t *move)
+void kvl_mover_cancel(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status)
 {
-    if (move->state == KVL_MOVE_QUEUED) {
-        move->state = KVL_MOVE_ACTIVE;
-        move->flow->active++;
-        mover->stats.queued--;
-        mover->stats.active++;
+    if (move->state != KVL_MOVE_NONE && move->state != KVL_MOVE_OVER) {
+        move_end(mover, move, status);
     }
+}
+
+/* no reply can come any more; what is at UCP comes back by itself */
+static void stop_asked(kvl_mover_t *mover)
+{
+    unsigned place, i;
+
+    for (place = 0; place < mover->sched.endpoint_count; place++) {
+        for (i = 0; i < mover->op_count[place]; i++) {
+            kvl_op_t *op = &mover->ops[place][i];
+
+            if (op->move && op->asked) {
+                op->asked = false;
+                kvl_op_back(op, mover->stop_status);
+            }
+        }
+    }
+}
+
+void kvl_mover_stop(kvl_mover_t *mover, kvl_status_t status)
+{
+    kvl_move_t *move;
+    kvl_list_t *node;
+
+    if (mover->stopped) {
+        return;
+    }
+    mover->stopped     = true;
+    mover->stop_status = status;
+    while ((move = kvl_sched_any(&mover->sched)) != NULL) {
+        move_end(mover, move, status);
+    }
+    while (!kvl_list_empty(&mover->flushing)) {
+        move = kvl_container(mover->flushing.next, kvl_move_t, link);
+        if (move->status == KVL_OK) {
+            move->status = status;
+        }
+        kvl_move_over(mover, move);
+    }
+    for (node = mover->draining.next; node != &mover->draining; node = node->next) {
+        move = kvl_container(node, kvl_move_t, link);
+        if (move->status == KVL_OK) {
+            move->status = status;
+        }
+    }
+    stop_asked(mover);
 }
 
 /* ---- the pump ---- */
 
-/* posts one op; false if there was nothing to post, or no memory to post it with */
-static bool mover_post(kvl_mover_t *mover, size_t *bytes_p)
-{
-    kvl_mode_t mode;
-    kvl_status_t status;
-    kvl_pick_t pick;
-    kvl_op_t *op;
+typedef struct {
+    unsigned ops;
+    size_t bytes;
+} pump_budget_t;
 
-    if (!kvl_sched_pick(mover, &pick)) {
-        return false;
-    }
-    move_begin(mover, pick.move);
-    op = kvl_op_get(mover, pick.move, pick.endpoint);
-    if (!op) {
-        if (!pick.move->ops_out) { /* with ops out, one of them comes back and is used again */
-            pick.move->status = KVL_ERR_NO_MEMORY;
-            kvl_move_step(mover, pick.move);
+/* Hands the op to UCX; false if it has to wait for a bounce buffer. */
+static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
+{
+    kvl_move_t *move    = op->move;
+    kvl_status_t status = KVL_OK;
+
+    if (mode == KVL_MODE_IS_MESSAGE) {
+        status = kvl_message_prepare(op, cut);
+        if (status == KVL_ERR_BUSY) {
+            kvl_op_drop(op);
+            return false;
         }
-        return false;
     }
-    mode = pick.move->dir == KVL_MOVE_PUT ? mover->params.put_mode : mover->params.get_mode;
-    op->length = 0;
-    status     = mode == KVL_MODE_IS_ONESIDED ? kvl_post_rma(op) : kvl_post_message(op);
-    *bytes_p += op->length;
-    if (kvl_move_is_posted(pick.move) || status < 0) {
-        move_unqueue(pick.move); /* the flow's next move gets its turn */
+    op->length = cut->length;
+    if (status == KVL_OK) {
+        op->sending = true;
+        status = mode == KVL_MODE_IS_MESSAGE ? kvl_message_post(op, cut) : kvl_rma_post(op, cut);
     }
+    move->ops_total++;
+    move->piece    = cut->piece;
+    move->piece_at = cut->piece_at;
     if (status != KVL_INPROGRESS) {
-        kvl_op_end(op, status);
+        op->sending = false;
+        op->asked   = op->asked && status == KVL_OK;
+        kvl_op_back(op, status);
     }
     return true;
 }
 
+/* One op on this lane; false if there is nothing to post, or no credit or buffer to post it with. */
+static bool lane_post(kvl_mover_t *mover, kvl_lane_kind_t lane, pump_budget_t *budget)
+{
+    kvl_move_t *move         = kvl_sched_turn(&mover->sched, lane);
+    kvl_endpoint_t *endpoint = move ? kvl_sched_endpoint(&mover->sched, move) : NULL;
+    kvl_mode_t mode;
+    kvl_cut_t cut;
+
+    if (!endpoint) {
+        return false;
+    }
+    if (move->state == KVL_MOVE_QUEUED) {
+        kvl_sched_begin(&mover->sched, move);
+    }
+    mode = move->dir == KVL_MOVE_PUT ? mover->params.put_mode : mover->params.get_mode;
+    kvl_cut_next(move, mode, mover->params.chunk_bytes, &cut);
+    kvl_sched_had_turn(&mover->sched, move);
+    if (!op_post(kvl_op_get(mover, endpoint, move), mode, &cut)) {
+        return false;
+    }
+    kvl_move_step(mover, move);
+    budget->ops--;
+    budget->bytes -= cut.length < budget->bytes ? cut.length : budget->bytes;
+    return true;
+}
+
+/* the lanes take turns too */
+static unsigned mover_post(kvl_mover_t *mover, pump_budget_t *budget)
+{
+    unsigned n = 0;
+    bool more  = true;
+
+    while (more && budget->ops > 1 && budget->bytes > 0) {
+        bool data = lane_post(mover, KVL_LANE_DATA, budget);
+        bool sg   = lane_post(mover, KVL_LANE_SG, budget);
+
+        n += (unsigned)data + (unsigned)sg;
+        more = data || sg;
+    }
+    return n;
+}
+
 static unsigned mover_tell(kvl_mover_t *mover)
 {
-    kvl_list_t *node;
     unsigned n = 0;
 
-    while ((node = kvl_list_pop_front(&mover->done)) != NULL) {
-        kvl_move_t *move = kvl_container(node, kvl_move_t, link);
+    while (n < PUMP_TELLS && !kvl_list_empty(&mover->over)) {
+        kvl_move_t *move = kvl_container(kvl_list_pop_front(&mover->over), kvl_move_t, link);
 
-        move->done(move, move->status);
+        mover->over_count--;
+        move->state = KVL_MOVE_NONE;
+        move->done(move, move->status); /* move and flow may be gone now */
         n++;
     }
     return n;
@@ -199,84 +311,40 @@ static unsigned mover_tell(kvl_mover_t *mover)
 
 unsigned kvl_mover_pump(kvl_mover_t *mover)
 {
-    unsigned n   = kvl_flush_pump(mover), ops = 0;
-    size_t bytes = 0;
+    pump_budget_t budget = {PUMP_OPS, PUMP_BYTES};
+    unsigned n, total = mover_tell(mover);
 
-    while (!mover->stopped && ops < PUMP_OPS && bytes < PUMP_BYTES && mover_post(mover, &bytes)) {
-        ops++;
-    }
-    n += ops + kvl_flush_pump(mover);
-    return n + mover_tell(mover);
-}
-
-void kvl_mover_cancel(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status)
-{
-    if (move->state == KVL_MOVE_DONE) {
-        return;
-    }
-    if (move->status == KVL_OK) {
-        move->status = status;
-    }
-    if (move->state == KVL_MOVE_QUEUED) {
-        kvl_move_finish(mover, move);
-        return;
-    }
-    if (move->state == KVL_MOVE_ACTIVE) {
-        move_unqueue(move); /* nothing more is posted */
-        kvl_move_step(mover, move);
-    }
-}
-
-static void mover_stop_asks(kvl_mover_t *mover)
-{
-    uint32_t i;
-
-    for (i = 0; i < mover->block_count * KVL_OP_BLOCK; i++) {
-        kvl_op_t *op = kvl_op_at(mover, i);
-
-        if (op && op->ask) {
-            if (op->status == KVL_OK && !op->landed) {
-                op->status = mover->stop_status;
-            }
-            kvl_ask_check(op);
+    do {
+        n = 0;
+        if (!mover->stopped) {
+            n = kvl_flush_pump(mover);
         }
-    }
+        if (!mover->stopped) {
+            n += mover_post(mover, &budget);
+        }
+        if (total < PUMP_TELLS) {
+            n += mover_tell(mover);
+        }
+        total += n;
+    } while (n && budget.ops > 1 && budget.bytes > 0 && !mover->stopped);
+    return total;
 }
 
-void kvl_mover_stop(kvl_mover_t *mover, kvl_status_t status)
-{
-    if (mover->stopped) {
-        return;
-    }
-    mover->stopped     = true;
-    mover->stop_status = status;
-    while (!kvl_list_empty(&mover->flows)) {
-        kvl_flow_t *flow = kvl_container(mover->flows.next, kvl_flow_t, link);
-
-        kvl_mover_cancel(mover, kvl_container(flow->moves.next, kvl_move_t, link), status);
-    }
-    kvl_flush_stop(mover);
-    mover_stop_asks(mover);
-}
+/* ---- asking ---- */
 
 bool kvl_mover_idle(const kvl_mover_t *mover)
 {
-    unsigned i;
-
-    for (i = 0; i < mover->endpoint_count; i++) {
-        if (mover->endpoints[i]->flushing) {
-            return false;
-        }
-    }
-    return mover->ops_used == 0;
+    return !mover->ops_out && !mover->flushes_out;
 }
 
 bool kvl_move_busy(const kvl_move_t *move)
 {
-    return move->ops_out > 0 || move->state == KVL_MOVE_FLUSHING;
+    return move->state != KVL_MOVE_NONE && (move->ops_out > 0 || move->state == KVL_MOVE_FLUSHING);
 }
 
 void kvl_mover_stats(const kvl_mover_t *mover, kvl_mover_stats_t *stats_p)
 {
-    *stats_p = mover->stats;
+    *stats_p        = mover->stats;
+    stats_p->active = mover->sched.active + mover->over_count;
+    stats_p->queued = mover->sched.queued;
 }

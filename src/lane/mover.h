@@ -25,9 +25,9 @@ const char *kvl_mode_name(kvl_mode_t mode); /* "onesided", "message", "none" */
 /* One contiguous local piece and where its first byte goes (comes from) within the remote region. */
 typedef struct {
     void *address;
-    size_t length;             /* > 0 */
-    kvl_mem_t *const *mems;    /* registrations by rail (kvl_region.mems) */
-    uint64_t remote_offset;    /* from the start of the remote region */
+    size_t length;          /* > 0 */
+    kvl_mem_t *const *mems; /* registrations by rail (kvl_region.mems) */
+    uint64_t remote_offset; /* from the start of the remote region */
 } kvl_piece_t;
 
 /* A remote region as this link knows it: one per (region id), keys on each endpoint. */
@@ -38,11 +38,16 @@ typedef struct {
     uint64_t length;
 } kvl_remote_region_t;
 
-/* Fairness unit: a batch on this link. Zero-init then kvl_flow_init(). */
+/* Fairness unit: a batch on this link. kvl_flow_init() before use; it must outlive its moves. */
 typedef struct {
-    kvl_list_t link;  /* in the mover's round, when it has queued work */
+    kvl_list_t link;  /* in the scheduler, while it has moves to post */
     kvl_list_t moves; /* not fully posted, in order */
-    unsigned active;  /* moves with an op posted that are not done */
+    uint64_t turn;    /* when it had its last turn */
+} kvl_flow_lane_t;
+
+typedef struct {
+    kvl_flow_lane_t lanes[2]; /* data, sg */
+    unsigned active;          /* moves that hold a depth slot */
 } kvl_flow_t;
 void kvl_flow_init(kvl_flow_t *flow);
 
@@ -54,25 +59,25 @@ struct kvl_move {
     const kvl_piece_t *pieces; /* stay until done */
     size_t piece_count;
     const kvl_remote_region_t *remote;
-    uint8_t scope;             /* message mode: 0 lease, 1 region: see kvl_data_head_t */
-    uint64_t token;            /* lease id or region id */
+    uint8_t scope;  /* message mode: 0 lease, 1 region: see kvl_data_head_t */
+    uint64_t token; /* lease id or region id */
     uint32_t generation;
     uint64_t transfer;
-    uint64_t value_offset;     /* scope 0: remote_offset of the value's first byte; op offsets on
-                                  the wire are relative to it */
+    /* scope 0: remote_offset of the value's first byte; op offsets on the wire are relative to it */
+    uint64_t value_offset;
     void (*done)(kvl_move_t *move, kvl_status_t status); /* once, never from submit or cancel */
+
+    unsigned ops_total; /* ops posted so far: XFER_FIN and COMMIT tell the target */
 
     /* private to the mover */
     kvl_list_t link;
     kvl_flow_t *flow;
-    size_t piece, piece_at;    /* cursor */
-    unsigned ops_out;          /* ops at UCP */
-    unsigned ops_total;        /* ops posted: XFER_FIN and COMMIT tell the target */
-    uint64_t used[2];          /* endpoints that carried a onesided put and are not flushed since:
-                                  bit = place in the mover */
-    uint64_t flush_seq;        /* a flush that started at or after this number covers it */
+    size_t piece, piece_at; /* cursor: the first byte that is not posted */
+    unsigned ops_out;       /* ops that are not back */
+    uint64_t used[2];       /* endpoints with a onesided put that is not flushed: bit = place */
+    uint64_t flush_seq;     /* a flush that started at or after this number covers it */
     kvl_status_t status;
-    uint8_t state;             /* kvl_move_state_t */
+    uint8_t state; /* kvl_move_state_t; 0: not in the mover */
 };
 
 typedef struct kvl_mover kvl_mover_t;
@@ -82,7 +87,11 @@ typedef struct {
     uint64_t chunk_bytes;       /* longest op */
     kvl_mode_t put_mode, get_mode;
     bool iov_is_fast;
-    uint64_t pack_max;          /* pieces up to this length are packed in message mode */
+    /* message gets: receive into a bounce buffer and copy, never straight into the caller's memory */
+    bool recv_bounce;
+    /* message mode: pieces up to this length (on average) are packed; KVL_PACK_AUTO: as iov_is_fast
+     * says */
+    uint64_t pack_max;
 } kvl_mover_params_t;
 
 kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mover_p);
@@ -95,15 +104,15 @@ void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move);
 /* Posts what credit allows and finishes what is over; returns the number of things done. Bounded:
  * at most some hundred ops a call, so that one turn of the engine stays short. */
 unsigned kvl_mover_pump(kvl_mover_t *mover);
-/* No more ops of this move; done fires with @a status from a later pump, once its ops are back
- * (onesided puts: and flushed). A move that is done already is left alone. */
+/* No more ops of this move; done fires with @a status (or with what failed it before) from a later
+ * pump, once its ops are back (onesided puts: and flushed). A move that is over is left alone. */
 void kvl_mover_cancel(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status);
 /* The link is going down: no more posting on anything; each move's done fires with @a status once
  * its ops are back (the link force-closes the endpoints; no flush any more). */
 void kvl_mover_stop(kvl_mover_t *mover, kvl_status_t status);
-/* true if no op is at UCP */
+/* true if no op or flush is under way */
 bool kvl_mover_idle(const kvl_mover_t *mover);
-/* true if an op or flush of @a move is at UCP: the caller's memory may still be touched */
+/* true if an op of @a move is under way (its memory may still be touched) or it waits for a flush */
 bool kvl_move_busy(const kvl_move_t *move);
 
 /* A KVL_AM_GET_REPLY arrived; head was decoded. Returns what the AM handler must return. An unknown
@@ -121,7 +130,8 @@ size_t kvl_pieces_merge(kvl_piece_t *pieces, size_t count);
 
 typedef struct {
     uint64_t puts, gets, bytes_put, bytes_got, flushes, errors;
-    unsigned active, queued, sg_out, sg_out_max; /* sg ops under way now, and at most */
+    unsigned active, queued;     /* moves that are not done; active: from the first op on */
+    unsigned sg_out, sg_out_max; /* sg ops under way now, and at most */
 } kvl_mover_stats_t;
 void kvl_mover_stats(const kvl_mover_t *mover, kvl_mover_stats_t *stats_p);
 

@@ -1,91 +1,147 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/alloc.h"
 #include "lane/private.h"
 
-/* Ops: found by index, because a reply names its op by number; made in blocks that grow on demand, so
- * that a warm mover allocates nothing. The generation tells a late reply from a right one. */
+#include "base/alloc.h"
+#include "base/error.h"
 
-static bool op_grow(kvl_mover_t *mover)
+/* Ops belong to their endpoint, one for each unit of its credit, made when the endpoint is added: so
+ * posting allocates none and cannot run out. A reply names its op by a number: generation, place of the
+ * endpoint, index. */
+
+kvl_status_t kvl_ops_create(kvl_mover_t *mover, kvl_endpoint_t *endpoint)
 {
-    kvl_op_t *block;
+    kvl_op_t *ops = kvl_calloc(endpoint->window, sizeof(*ops));
     unsigned i;
 
-    if (mover->block_count == KVL_OP_BLOCKS) {
-        return false;
+    if (!ops) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "%s endpoint %u: out of memory for %u ops",
+                         kvl_lane_name(endpoint->lane), endpoint->index, endpoint->window);
     }
-    block = kvl_calloc(KVL_OP_BLOCK, sizeof(*block));
-    if (!block) {
-        return false;
+    kvl_list_init(&mover->idle_ops[endpoint->place]);
+    for (i = 0; i < endpoint->window; i++) {
+        ops[i].mover      = mover;
+        ops[i].endpoint   = endpoint;
+        ops[i].index      = i;
+        ops[i].generation = 1;
+        kvl_list_push_back(&mover->idle_ops[endpoint->place], &ops[i].link);
     }
-    for (i = 0; i < KVL_OP_BLOCK; i++) {
-        block[i].mover      = mover;
-        block[i].index      = mover->block_count * KVL_OP_BLOCK + i;
-        block[i].generation = 1;
-        kvl_list_push_back(&mover->idle_ops, &block[i].link);
-    }
-    mover->blocks[mover->block_count++] = block;
-    return true;
+    mover->ops[endpoint->place]      = ops;
+    mover->op_count[endpoint->place] = endpoint->window;
+    return KVL_OK;
 }
 
-kvl_op_t *kvl_op_at(kvl_mover_t *mover, uint32_t index)
+void kvl_ops_destroy(kvl_mover_t *mover)
 {
-    kvl_op_t *op;
+    unsigned place, i;
 
-    if (index >= mover->block_count * KVL_OP_BLOCK) {
-        return NULL;
+    for (place = 0; place < mover->sched.endpoint_count; place++) {
+        kvl_op_t *ops = mover->ops[place];
+
+        for (i = 0; i < mover->op_count[place]; i++) {
+            kvl_free(ops[i].iov);
+        }
+        kvl_free(ops);
     }
-    op = &mover->blocks[index / KVL_OP_BLOCK][index % KVL_OP_BLOCK];
-    return op->used ? op : NULL;
 }
 
-kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_move_t *move, kvl_endpoint_t *endpoint)
+kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *move)
 {
-    kvl_op_t *op;
+    kvl_list_t *node = kvl_list_pop_front(&mover->idle_ops[endpoint->place]);
+    kvl_op_t *op     = kvl_container(node, kvl_op_t, link);
 
-    if (kvl_list_empty(&mover->idle_ops) && !op_grow(mover)) {
-        return NULL;
-    }
-    op           = kvl_container(kvl_list_pop_front(&mover->idle_ops), kvl_op_t, link);
-    op->move     = move;
-    op->endpoint = endpoint;
-    op->used     = true;
-    op->ask = op->sending = op->receiving = op->landed = false;
-    op->status                                         = KVL_OK;
-    mover->ops_used++;
+    op->move    = move;
+    op->sending = op->asked = op->receiving = false;
+    op->status                              = KVL_OK;
+    op->length                              = 0;
+    op->iov_count = op->piece_count = 0;
+    op->mem                         = NULL;
+    op->bounce                      = NULL;
+    mover->ops_out++;
     move->ops_out++;
-    move->ops_total++;
-    endpoint->outstanding++;
+    kvl_sched_take(&mover->sched, endpoint);
     if (endpoint->lane == KVL_LANE_SG && ++mover->stats.sg_out > mover->stats.sg_out_max) {
         mover->stats.sg_out_max = mover->stats.sg_out;
     }
     return op;
 }
 
-void kvl_op_end(kvl_op_t *op, kvl_status_t status)
+static void op_free(kvl_op_t *op)
 {
-    kvl_mover_t *mover       = op->mover;
-    kvl_endpoint_t *endpoint = op->endpoint;
-    kvl_move_t *move         = op->move;
+    kvl_mover_t *mover = op->mover;
 
-    op->used = false;
-    op->generation++;
-    kvl_list_push_front(&mover->idle_ops, &op->link);
-    mover->ops_used--;
-    endpoint->outstanding--;
-    if (endpoint->lane == KVL_LANE_SG) {
+    if (op->bounce) {
+        kvl_bounce_put(&mover->bounces, op->bounce);
+        op->bounce = NULL;
+    }
+    if (op->endpoint->lane == KVL_LANE_SG) {
         mover->stats.sg_out--;
     }
-    move->ops_out--;
-    if (status == KVL_OK) {
-        endpoint->ops_done++;
-        endpoint->bytes_done += op->length;
-        *(move->dir == KVL_MOVE_PUT ? &mover->stats.bytes_put : &mover->stats.bytes_got) += op->length;
-    } else {
-        endpoint->errors++;
-        mover->stats.errors++;
-        if (move->status == KVL_OK) {
-            move->status = status;
-        }
+    kvl_sched_give(&mover->sched, op->endpoint);
+    op->move->ops_out--;
+    mover->ops_out--;
+    op->move = NULL;
+    op->generation++;
+    kvl_list_push_front(&mover->idle_ops[op->endpoint->place], &op->link);
+}
+
+void kvl_op_drop(kvl_op_t *op)
+{
+    op_free(op);
+}
+
+static void op_count(const kvl_op_t *op)
+{
+    kvl_mover_stats_t *stats = &op->mover->stats;
+
+    if (op->status != KVL_OK) {
+        op->endpoint->errors++;
+        stats->errors++;
+        return;
     }
+    op->endpoint->ops_done++;
+    op->endpoint->bytes_done += op->length;
+    if (op->move->dir == KVL_MOVE_PUT) {
+        stats->puts++;
+        stats->bytes_put += op->length;
+    } else {
+        stats->gets++;
+        stats->bytes_got += op->length;
+    }
+}
+
+void kvl_op_back(kvl_op_t *op, kvl_status_t status)
+{
+    kvl_mover_t *mover = op->mover;
+    kvl_move_t *move   = op->move;
+
+    if (op->status == KVL_OK) {
+        op->status = status;
+    }
+    if (op->sending || op->asked || op->receiving) {
+        return;
+    }
+    if (op->status != KVL_OK && move->status == KVL_OK) {
+        move->status = op->status;
+    }
+    op_count(op);
+    op_free(op);
     kvl_move_step(mover, move);
+}
+
+uint64_t kvl_op_number(const kvl_op_t *op)
+{
+    return (uint64_t)op->generation << 32 | op->endpoint->place << 16 | op->index;
+}
+
+kvl_op_t *kvl_op_find(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t number)
+{
+    uint32_t place = number >> 16 & 0xffff, index = number & 0xffff;
+    kvl_op_t *op;
+
+    if (place >= mover->sched.endpoint_count || mover->sched.endpoints[place] != endpoint ||
+        index >= mover->op_count[place]) {
+        return NULL;
+    }
+    op = &mover->ops[place][index];
+    return op->move && op->generation == (uint32_t)(number >> 32) ? op : NULL;
 }

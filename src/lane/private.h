@@ -3,88 +3,98 @@
 #ifndef KVL_LANE_PRIVATE_H
 #define KVL_LANE_PRIVATE_H
 
-#include "lane/mover.h"
+#include "lane/sched.h"
 
-#define KVL_ENDPOINTS_MAX 128  /* bits of kvl_move.used */
-#define KVL_OP_IOV_MAX    1025 /* pieces of one message-mode op: an item's segments, one of them cut */
-#define KVL_OP_BLOCK      64   /* ops are made in blocks that never move: UCX holds their requests */
-#define KVL_OP_BLOCKS     16
-#define KVL_PACK_LIMIT    (1u << 20) /* longest op that is packed into one buffer */
+/* A buffer that pieces are packed into, or received into and then copied. */
+typedef struct {
+    kvl_list_t link; /* in the pool, while idle */
+    size_t size;
+    uint8_t data[];
+} kvl_bounce_t;
 
-typedef enum {
-    KVL_MOVE_QUEUED,   /* in flow->moves, nothing posted */
-    KVL_MOVE_ACTIVE,   /* ops posted; in flow->moves while some are left to post */
-    KVL_MOVE_FLUSHING, /* in mover->flushing: all ops are back, endpoints are being flushed */
-    KVL_MOVE_DONE      /* in mover->done: the next pump tells */
-} kvl_move_state_t;
+typedef struct {
+    kvl_list_t idle;
+    uint64_t bytes, bytes_max; /* idle and busy */
+    unsigned busy;
+} kvl_bounces_t;
 
-/* One request handed to UCP. A message-mode get (ask) is two: the request and the reply; it is over
- * when both are (the reply may come before UCX says that the request was sent). */
+/* One op. sending: its request is at UCP. asked: a get of message mode whose reply has not come.
+ * receiving: its reply's bytes are on their way. It is over when none of the three is set. */
 typedef struct {
     kvl_req_t req, recv_req;
-    kvl_list_t link; /* in mover->idle_ops */
-    kvl_mover_t *mover;
-    kvl_move_t *move;
-    kvl_endpoint_t *endpoint;
-    uint32_t index, generation;
-    bool used, ask, sending, receiving, landed;
+    kvl_list_t link;          /* in mover->idle_ops[place] */
+    kvl_mover_t *mover;       /* constant after create */
+    kvl_endpoint_t *endpoint; /* constant after create */
+    uint32_t index;           /* constant after create; among the ops of its endpoint */
+    uint32_t generation;      /* tells a late reply from a right one */
+    kvl_move_t *move;         /* NULL: idle */
+    bool sending, asked, receiving;
     kvl_status_t status;
     size_t length;
-    kvl_iov_t *iov; /* KVL_OP_IOV_MAX of them, made when first needed */
-    size_t iov_count;
-    const kvl_mem_t *mem; /* of a single piece; several may lie in several registrations */
-    uint8_t *bounce; /* KVL_PACK_LIMIT bytes, made when first needed */
-    kvl_iov_t bounce_iov;
+    kvl_iov_t *iov; /* the caller's pieces, or the bounce */
+    size_t iov_count, iov_capacity;
+    kvl_iov_t *pieces; /* with a bounce that is received into: where the bytes go then */
+    size_t piece_count;
+    const kvl_mem_t *mem;
+    kvl_bounce_t *bounce;
     uint8_t head[KVL_DATA_HEAD_SIZE];
 } kvl_op_t;
 
-/* What the next op is: decided in sched.c, carried out in post.c. */
-typedef struct {
-    kvl_move_t *move;
-    kvl_endpoint_t *endpoint;
-} kvl_pick_t;
-
 struct kvl_mover {
     kvl_mover_params_t params; /* constant after create */
-    kvl_endpoint_t *endpoints[KVL_ENDPOINTS_MAX];
-    unsigned endpoint_count, sg_count, sg_limit;
-    unsigned next_endpoint; /* endpoints take turns */
-    kvl_list_t flows;       /* with moves to post, in turn */
-    kvl_list_t flushing, done;
+    kvl_sched_t sched;
+    kvl_list_t draining, flushing, over; /* moves by state */
+    unsigned over_count;
+    kvl_op_t *ops[KVL_ENDPOINTS_MAX]; /* by place: one for each unit of credit */
+    unsigned op_count[KVL_ENDPOINTS_MAX];
+    kvl_list_t idle_ops[KVL_ENDPOINTS_MAX];
+    unsigned ops_out, flushes_out;
+    kvl_bounces_t bounces;
     uint64_t flush_seq;
-    kvl_op_t *blocks[KVL_OP_BLOCKS];
-    unsigned block_count, ops_used;
-    kvl_list_t idle_ops;
     bool stopped;
     kvl_status_t stop_status;
     kvl_mover_stats_t stats;
 };
 
-/* sched.c: pure */
-bool kvl_sched_pick(kvl_mover_t *mover, kvl_pick_t *pick);
+/* ---- op.c ---- */
+kvl_status_t kvl_ops_create(kvl_mover_t *mover, kvl_endpoint_t *endpoint);
+void kvl_ops_destroy(kvl_mover_t *mover);
+/* The endpoint has credit, so it has an idle op. */
+kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *move);
+/* Nothing of it was posted. */
+void kvl_op_drop(kvl_op_t *op);
+/* Something of it came back: @a status counts, and ends the op if that was the last. */
+void kvl_op_back(kvl_op_t *op, kvl_status_t status);
+/* The busy op that a reply names; NULL if there is none on this endpoint. */
+kvl_op_t *kvl_op_find(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t number);
+uint64_t kvl_op_number(const kvl_op_t *op);
 
-/* op.c */
-kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_move_t *move, kvl_endpoint_t *endpoint);
-void kvl_op_end(kvl_op_t *op, kvl_status_t status);
-kvl_op_t *kvl_op_at(kvl_mover_t *mover, uint32_t index);
+/* ---- rma.c, message.c ---- post what was cut. INPROGRESS: kvl_op_back() follows; else it is over. */
+kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut);
+/* KVL_ERR_BUSY: every bounce buffer is in use. */
+kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut);
+kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut);
 
-/* rma.c, message.c: cut the next op off the move and hand it to UCX. KVL_OK: done already. */
-kvl_status_t kvl_post_rma(kvl_op_t *op);
-kvl_status_t kvl_post_message(kvl_op_t *op);
-void kvl_ask_check(kvl_op_t *op);
+/* ---- bounce.c ---- */
+void kvl_bounces_init(kvl_bounces_t *bounces, uint64_t bytes_max);
+void kvl_bounces_cleanup(kvl_bounces_t *bounces); /* none is busy */
+/* KVL_ERR_BUSY: wait until one is put back. KVL_ERR_NO_MEMORY: none ever will. */
+kvl_status_t kvl_bounce_get(kvl_bounces_t *bounces, size_t size, kvl_bounce_t **bounce_p);
+void kvl_bounce_put(kvl_bounces_t *bounces, kvl_bounce_t *bounce);
 
-/* mover.c */
-void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move);
-void kvl_move_finish(kvl_mover_t *mover, kvl_move_t *move);
-
-/* flush.c */
+/* ---- flush.c ---- */
+/* Its ops are back; it is FLUSHING. */
 void kvl_flush_want(kvl_mover_t *mover, kvl_move_t *move);
 unsigned kvl_flush_pump(kvl_mover_t *mover);
-void kvl_flush_stop(kvl_mover_t *mover);
 
-static inline bool kvl_move_is_posted(const kvl_move_t *move)
+/* ---- mover.c ---- */
+/* An op is back, or the move failed or was canceled: on to its next state, if it is time. */
+void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move);
+void kvl_move_over(kvl_mover_t *mover, kvl_move_t *move);
+
+static inline bool kvl_move_needs_flush(const kvl_move_t *move)
 {
-    return move->piece == move->piece_count || move->status != KVL_OK;
+    return move->used[0] || move->used[1];
 }
 
 #endif

@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lane/private.h"
 
+#include "base/error.h"
+
 /* onesided: one op is one contiguous put or get. */
 
 static void rma_done(kvl_req_t *req, kvl_status_t status)
 {
-    kvl_op_end(kvl_container(req, kvl_op_t, req), status);
+    kvl_op_t *op = kvl_container(req, kvl_op_t, req);
+
+    op->sending = false;
+    kvl_op_back(op, status);
 }
 
-kvl_status_t kvl_post_rma(kvl_op_t *op)
+static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_region_t *remote)
 {
-    kvl_move_t *move         = op->move;
-    kvl_endpoint_t *endpoint = op->endpoint;
-    const kvl_piece_t *piece = &move->pieces[move->piece];
-    uint64_t chunk           = op->mover->params.chunk_bytes;
-    size_t left              = piece->length - move->piece_at;
-    kvl_rma_t rma            = {.address = (char *)piece->address + move->piece_at,
-                                .length  = left < chunk ? left : (size_t)chunk,
-                                .mem     = piece->mems ? piece->mems[endpoint->rail] : NULL,
-                                .remote  = move->remote->base[endpoint->rail] + piece->remote_offset +
-                                          move->piece_at,
-                                .rkey    = endpoint->rkeys[move->remote->slot]};
+    return remote->slot < endpoint->rkey_count ? endpoint->rkeys[remote->slot] : NULL;
+}
 
-    op->length   = rma.length;
-    op->req.done = rma_done;
-    move->piece_at += rma.length;
-    if (move->piece_at == piece->length) {
-        move->piece++;
-        move->piece_at = 0;
+kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
+{
+    kvl_endpoint_t *endpoint = op->endpoint;
+    kvl_move_t *move         = op->move;
+    const kvl_piece_t *piece = &move->pieces[move->piece];
+    kvl_rma_t rma            = {.address = (char *)piece->address + move->piece_at,
+                                .length  = cut->length,
+                                .mem     = kvl_cut_mem(move, cut, endpoint->rail),
+                                .remote  = move->remote->base[endpoint->rail] + cut->remote_offset,
+                                .rkey    = rma_key(endpoint, move->remote)};
+
+    if (!rma.rkey) {
+        return kvl_error(KVL_ERR_RAIL,
+                         "%s endpoint %u: no key for region %u of the peer on rail %u",
+                         kvl_lane_name(endpoint->lane), endpoint->index, (unsigned)move->remote->id,
+                         endpoint->rail);
     }
+    op->req.done = rma_done;
     if (move->dir == KVL_MOVE_GET) {
-        op->mover->stats.gets++;
         return kvl_ep_get(endpoint->ep, &rma, &op->req);
     }
-    op->mover->stats.puts++;
     move->used[endpoint->place / 64] |= UINT64_C(1) << endpoint->place % 64;
     return kvl_ep_put(endpoint->ep, &rma, &op->req);
 }

@@ -23,10 +23,11 @@ extern "C" {
 __attribute__((weak)) long kvl_live_objects(void);
 }
 
-namespace {
+namespace
+{
 
 shim_test_t *first = nullptr, **last = &first;
-shim_hook_t *hooks = nullptr;
+shim_hook_t *hooks         = nullptr;
 const shim_test_t *running = nullptr;
 jmp_buf leave;
 pthread_t runner;
@@ -46,7 +47,7 @@ names_t entries(const char *folder, bool links)
         return names;
     }
     while (struct dirent *entry = readdir(dir)) {
-        char target[256]  = "";
+        char target[256] = "";
         std::string path = std::string(folder) + "/" + entry->d_name;
         if (entry->d_name[0] == '.' || (links && atoi(entry->d_name) == dirfd(dir))) {
             continue;
@@ -94,11 +95,18 @@ void check_left_behind(const Snapshot &before)
         usleep(10000);
         after = Snapshot();
     }
-    std::string fds = new_names(before.fds, after.fds);
+    std::string fds     = new_names(before.fds, after.fds);
     std::string threads = new_names(before.threads, after.threads);
-    EXPECT_TRUE(fds.empty()) << "file descriptors left open:" << fds;
-    EXPECT_TRUE(threads.empty()) << "threads left running:" << threads;
-    EXPECT_EQ(after.live, before.live) << "blocks of kvl_malloc() left behind";
+    if (!fds.empty()) {
+        ADD_FAILURE_AT(running->file, running->line) << "file descriptors left open:" << fds;
+    }
+    if (!threads.empty()) {
+        ADD_FAILURE_AT(running->file, running->line) << "threads left running:" << threads;
+    }
+    if (after.live != before.live) {
+        ADD_FAILURE_AT(running->file, running->line)
+            << after.live - before.live << " blocks of kvl_malloc() left behind";
+    }
 }
 
 void run_hooks(void (*shim_hook_t::*which)(void), const char *file)
@@ -112,8 +120,10 @@ void run_hooks(void (*shim_hook_t::*which)(void), const char *file)
 
 class CTest : public ::testing::Test
 {
-public:
-    explicit CTest(const shim_test_t *test) : test_(test) {}
+  public:
+    explicit CTest(const shim_test_t *test) : test_(test)
+    {
+    }
 
     void TestBody() override
     {
@@ -139,7 +149,7 @@ public:
         }
     }
 
-private:
+  private:
     const shim_test_t *test_;
 };
 
@@ -170,7 +180,7 @@ extern "C" void shim_add(shim_test_t *test)
     last  = &test->next;
 }
 
-extern "C" void shim_hook(shim_hook_t *hook)
+extern "C" void shim_add_hook(shim_hook_t *hook)
 {
     hook->next = hooks;
     hooks      = hook;

@@ -38,7 +38,7 @@ typedef struct shim_hook {
 } shim_hook_t;
 
 void shim_add(shim_test_t *test);
-void shim_hook(shim_hook_t *hook);
+void shim_add_hook(shim_hook_t *hook);
 /* Any thread. In a forked child it prints the failure and exits with 99. */
 void shim_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -75,7 +75,7 @@ const char *shim_source(const char *name);
     __attribute__((constructor)) static void shim_file_setup_add(void)                             \
     {                                                                                              \
         static shim_hook_t hook = {.file = __FILE__, .setup = shim_file_setup};                    \
-        shim_hook(&hook);                                                                          \
+        shim_add_hook(&hook);                                                                        \
     }                                                                                              \
     static void shim_file_setup(void)
 
@@ -84,7 +84,7 @@ const char *shim_source(const char *name);
     __attribute__((constructor)) static void shim_file_teardown_add(void)                          \
     {                                                                                              \
         static shim_hook_t hook = {.file = __FILE__, .teardown = shim_file_teardown};              \
-        shim_hook(&hook);                                                                          \
+        shim_add_hook(&hook);                                                                        \
     }                                                                                              \
     static void shim_file_teardown(void)
 

@@ -3,12 +3,11 @@
 
 #include <kvlane/engine.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -87,32 +86,6 @@ int kvl_tool_usage(const char *name, const char *format, ...)
     va_end(args);
     fprintf(stderr, "Try `%s --help'.\n", name);
     return KVL_EXIT_USAGE;
-}
-
-bool kvl_tool_bytes(const char *text, uint64_t *bytes_p)
-{
-    static const char units[] = "KMGT";
-    const char *unit;
-    double bytes;
-    char *end;
-
-    if (!isdigit((unsigned char)text[0])) {
-        return false;
-    }
-    bytes = strtod(text, &end);
-    if (*end) {
-        unit = strchr(units, toupper((unsigned char)*end));
-        /* also KB and KiB, which people write */
-        if (!unit || (end[1] && strcasecmp(end + 1, "b") != 0 && strcasecmp(end + 1, "ib") != 0)) {
-            return false;
-        }
-        bytes *= (double)(UINT64_C(1) << 10 * (unit - units + 1));
-    }
-    if (bytes < 1 || bytes > 9e18) {
-        return false;
-    }
-    *bytes_p = (uint64_t)bytes;
-    return true;
 }
 
 int kvl_tool_end(const char *name, int code)

@@ -3,8 +3,6 @@
 #ifndef KVL_TOOLS_COMMON_H
 #define KVL_TOOLS_COMMON_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 enum {
@@ -29,10 +27,6 @@ int kvl_tool_failed(const char *name, const char *format, ...)
 /* "NAME: what" and where help is, on stderr. Returns KVL_EXIT_USAGE. */
 int kvl_tool_usage(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* "4096", "64K", "1.5G": bytes, with K, M, G or T for powers of 1024. Not through src/base, which has
- * its own copy of kvl_error_text() that would hide the library's. */
-bool kvl_tool_bytes(const char *text, uint64_t *bytes_p);
 
 /* Last call of a main() that printed on stdout: a full disk or a closed pipe is a failure too.
  * Returns @a code, or KVL_EXIT_FAILED if the output was lost. */

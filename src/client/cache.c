@@ -109,7 +109,8 @@ static kvl_status_t cache_connect_until(kvl_cache_t *cache, int64_t until_ns)
 
     kvl_engine_enter(cache->engine);
     status = kvl_link_want(cache->link);
-    if (status != KVL_INPROGRESS) {
+    /* in a pause between attempts: what the next one says counts, not what the last one said */
+    if (status != KVL_INPROGRESS && kvl_link_state(cache->link) != KVL_LINK_DOWN) {
         kvl_engine_leave(cache->engine);
         return status;
     }

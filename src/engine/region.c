@@ -5,7 +5,15 @@
 #include "engine/private.h"
 #include "wire/wire.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* Regions: one handle, one registration per rail, all rails or none. Registration is slow, so it
  * takes region_lock and not the engine's token: traffic goes on meanwhile. */
@@ -38,6 +46,25 @@ static kvl_status_t region_map(kvl_region_t *region)
     return KVL_OK;
 }
 
+/* The first touch of shared memory can fail, and then it kills (SIGBUS): touch all of it now, where it
+ * can be told. It also saves the page faults from the data path. */
+static kvl_status_t region_touch(const kvl_region_t *region)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), at;
+
+    if (!madvise(region->address, region->length, MADV_POPULATE_WRITE)) {
+        return KVL_OK;
+    }
+    if (errno != EINVAL) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "region: %zu bytes of shared memory are not to be had (%s): "
+                         "ask for less, or enlarge /dev/shm", region->length, strerror(errno));
+    }
+    for (at = 0; at < region->length; at += page) { /* a kernel before 5.14 */
+        ((volatile char *)region->address)[at] = 0;
+    }
+    return KVL_OK;
+}
+
 static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
                                   kvl_region_t **region_p)
 {
@@ -53,6 +80,9 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     region->length  = length;
     pthread_mutex_lock(&engine->region_lock);
     status = region_map(region);
+    if (status == KVL_OK && !address && (status = region_touch(region)) != KVL_OK) {
+        region_unmap(region);
+    }
     if (status == KVL_OK) {
         region->id = ++engine->last_region_id;
         kvl_list_push_back(&engine->regions, &region->link);

@@ -29,11 +29,11 @@ static const void *am_datatype(ucp_request_param_t *param, const kvl_iov_t *iov,
     param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     if (iov_count > 1) {
         param->datatype = ucp_dt_make_iov();
-        *count_p = iov_count;
+        *count_p        = iov_count;
         return iov;
     }
     param->datatype = ucp_dt_make_contig(1);
-    *count_p = iov_count ? iov->length : 0;
+    *count_p        = iov_count ? iov->length : 0;
     return iov_count ? iov->address : NULL;
 }
 
@@ -74,7 +74,7 @@ static ucs_status_ptr_t am_send(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req
     kvl_req_param(&param, req, send->eager ? REQ_CTRL : REQ_DATA);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = am_flags(ep, send);
-    buffer = am_datatype(&param, send->iov, send->iov_count, &count);
+    buffer      = am_datatype(&param, send->iov, send->iov_count, &count);
     am_memory(&param, ep->worker, send->mem, send->iov_count);
     return ucp_am_send_nbx(ep->ucp, send->id, send->header, send->header_length, buffer, count,
                            &param);
@@ -101,19 +101,19 @@ ucs_status_t kvl_am_arrived(void *arg, const void *header, size_t header_length,
                             size_t length, const ucp_am_recv_param_t *param)
 {
     const kvl_am_handler_t *handler = arg;
-    kvl_worker_t *worker = handler->worker;
-    bool rndv = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
-    am_arrival_t arrival = {.descriptor = rndv ? data : NULL};
-    kvl_am_t am = {
-        .id = handler->id,
-        .header = header,
-        .header_length = header_length,
-        .data = rndv ? NULL : data,
-        .length = length,
-        .ep = param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP
-                  ? kvl_ep_find(worker, param->reply_ep)
-                  : NULL,
-        .ucp = &arrival,
+    kvl_worker_t *worker            = handler->worker;
+    bool rndv                       = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+    am_arrival_t arrival            = {.descriptor = rndv ? data : NULL};
+    kvl_am_t am                     = {
+                            .id            = handler->id,
+                            .header        = header,
+                            .header_length = header_length,
+                            .data          = rndv ? NULL : data,
+                            .length        = length,
+                            .ep            = param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP
+                                                 ? kvl_ep_find(worker, param->reply_ep)
+                                                 : NULL,
+                            .ucp           = &arrival,
     };
 
     worker->params.am(worker->params.arg, &am);
@@ -139,12 +139,12 @@ kvl_status_t kvl_am_recv(const kvl_am_t *am, kvl_worker_t *worker, const kvl_iov
     }
     kvl_req_param(&param, req, REQ_DATA);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
-    param.cb.recv_am = kvl_am_received;
+    param.cb.recv_am       = kvl_am_received;
     param.recv_info.length = &req->received;
-    buffer = am_datatype(&param, iov, iov_count, &count);
+    buffer                 = am_datatype(&param, iov, iov_count, &count);
     am_memory(&param, worker, mem, iov_count);
     arrival->begun = true;
     result = ucp_am_recv_data_nbx(worker->ucp, arrival->descriptor, (void *)buffer, count, &param);
-    arrival->pending = UCS_PTR_IS_PTR(result);
+    arrival->pending = UCS_PTR_IS_PTR(result) && req->posting;
     return kvl_req_posted(req, result, REQ_DATA);
 }

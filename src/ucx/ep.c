@@ -9,10 +9,11 @@
 
 /* The life of an endpoint. What it carries is in rma.c and am.c, what it uses in info.c.
  *
- * A graceful close is a flush and then a forced close: after the flush nothing is left that force
- * could lose, UCX frees the endpoint at once, and a peer that stopped reading can be given up by
- * a second, forced call. The forced close runs from kvl_worker_progress(), never in the flush's
- * callback. UCX does not call the error handler for a close of our own. */
+ * A graceful close waits for every request, flushes, and then closes by force: nothing of ours is
+ * left that force could lose, UCX frees the endpoint at once, and a peer that stopped reading can
+ * be given up by a second, forced call. It goes on from kvl_worker_progress(), never in a callback.
+ * What the peer has received by then, only the peer can say: it may learn of the close before it
+ * reads the last bytes. UCX does not call the error handler for a close of our own. */
 
 static kvl_list_t *ep_bucket(const kvl_worker_t *worker, ucp_ep_h ucp)
 {
@@ -57,9 +58,9 @@ static kvl_ep_t *ep_alloc(const kvl_ep_params_t *params)
         kvl_error(KVL_ERR_NO_MEMORY, "endpoint: %zu bytes", sizeof(*ep));
         return NULL;
     }
-    ep->worker = params->worker;
-    ep->failed = params->failed;
-    ep->arg = params->arg;
+    ep->worker     = params->worker;
+    ep->failed     = params->failed;
+    ep->arg        = params->arg;
     ep->multi_send = kvl_ucx_api() < UCP_VERSION(1, 16);
     kvl_list_init(&ep->bucket);
     kvl_list_init(&ep->closing);
@@ -73,10 +74,10 @@ static ucs_status_t ep_create(kvl_ep_t *ep, ucp_ep_params_t *params)
     ucs_status_t status;
 
     params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params->err_handler.cb = ep_failed;
+    params->err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+    params->err_handler.cb  = ep_failed;
     params->err_handler.arg = ep;
-    status = ucp_ep_create(ep->worker->ucp, params, &ep->ucp);
+    status                  = ucp_ep_create(ep->worker->ucp, params, &ep->ucp);
     if (status == UCS_OK) {
         kvl_list_push_back(ep_bucket(ep->worker, ep->ucp), &ep->bucket);
         ep->worker->eps++;
@@ -88,11 +89,11 @@ kvl_status_t kvl_ep_connect(const kvl_ep_params_t *params, const kvl_addr_t *add
 {
     ucp_ep_params_t ucp_params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR,
-        .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID,
-        .sockaddr = {(const struct sockaddr *)&addr->storage, addr->length},
+        .flags      = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID,
+        .sockaddr   = {(const struct sockaddr *)&addr->storage, addr->length},
     };
     kvl_fault_t fault = kvl_fault(KVL_FAULT_EP_CONNECT);
-    kvl_ep_t *ep = ep_alloc(params);
+    kvl_ep_t *ep      = ep_alloc(params);
     ucs_status_t status;
 
     if (!ep) {
@@ -100,8 +101,8 @@ kvl_status_t kvl_ep_connect(const kvl_ep_params_t *params, const kvl_addr_t *add
     }
     kvl_addr_format(ucp_params.sockaddr.addr, ep->peer, sizeof(ep->peer));
     ep->connect_delay_ns = fault.action == KVL_FAULT_DELAY ? fault.delay_ns : 0;
-    status = kvl_ucp_fails() || fault.action == KVL_FAULT_FAIL ? UCS_ERR_IO_ERROR
-                                                               : ep_create(ep, &ucp_params);
+    status               = kvl_ucp_fails() || fault.action == KVL_FAULT_FAIL ? UCS_ERR_IO_ERROR
+                                                                             : ep_create(ep, &ucp_params);
     if (status != UCS_OK) {
         kvl_error(kvl_status_of(status), "%s: cannot connect: %s", ep->peer,
                   ucs_status_string(status));
@@ -115,7 +116,7 @@ kvl_status_t kvl_ep_connect(const kvl_ep_params_t *params, const kvl_addr_t *add
 kvl_status_t kvl_ep_accept(const kvl_ep_params_t *params, kvl_conn_t *conn, kvl_ep_t **ep_p)
 {
     ucp_ep_params_t ucp_params = {
-        .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST,
+        .field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST,
         .conn_request = conn->ucp,
     };
     kvl_ep_t *ep = ep_alloc(params);
@@ -189,13 +190,31 @@ static kvl_status_t ep_close_forced(kvl_ep_t *ep, kvl_req_t *req)
 
     kvl_req_param(&param, req, REQ_CTRL);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    ep->state = EP_CLOSED;
-    ep->ucp = NULL;
+    param.flags          = UCP_EP_CLOSE_FLAG_FORCE;
+    ep->state            = EP_CLOSED;
+    ep->ucp              = NULL;
     ep->connect_delay_ns = 0;
     kvl_list_remove(&ep->bucket);
     kvl_list_remove(&ep->closing);
     return kvl_req_posted(req, ucp_ep_close_nbx(ucp, &param), REQ_CTRL);
+}
+
+void kvl_ep_settle(kvl_ep_t *ep)
+{
+    if (ep->state == EP_DRAINING && ep->pending == 1) { /* the close itself */
+        kvl_list_push_back(&ep->worker->closing, &ep->closing);
+    }
+}
+
+/* Its own request ends a graceful close, also when it was forced in the end. */
+static void ep_close_rest(kvl_ep_t *ep)
+{
+    kvl_req_t *req      = ep->close_req;
+    kvl_status_t status = ep_close_forced(ep, req);
+
+    if (status != KVL_INPROGRESS) {
+        req->done(req, status);
+    }
 }
 
 static void ep_flushed(void *request, ucs_status_t status, void *user_data)
@@ -210,42 +229,36 @@ static void ep_flushed(void *request, ucs_status_t status, void *user_data)
     }
 }
 
-static kvl_status_t ep_close_graceful(kvl_ep_t *ep, kvl_req_t *req)
+/* Nothing of ours is under way: flushes, and closes at once if there was nothing to flush. */
+static void ep_close_flush(kvl_ep_t *ep)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-        .cb.send = ep_flushed,
-        .user_data = ep,
+        .cb.send      = ep_flushed,
+        .user_data    = ep,
     };
-    ucs_status_ptr_t result = ucp_ep_flush_nbx(ep->ucp, &param);
 
-    if (!UCS_PTR_IS_PTR(result)) {
-        return ep_close_forced(ep, req);
-    }
-    ep->pending++;
     ep->state = EP_FLUSHING;
-    ep->close_req = req;
-    return KVL_INPROGRESS;
-}
-
-/* A graceful close that takes too long is forced; its own request still ends the close. */
-static kvl_status_t ep_close_hurry(kvl_ep_t *ep)
-{
-    kvl_req_t *req = ep->close_req;
-    kvl_status_t status = ep_close_forced(ep, req);
-
-    if (status != KVL_INPROGRESS) {
-        req->done(req, status);
+    kvl_list_remove(&ep->closing);
+    if (UCS_PTR_IS_PTR(ucp_ep_flush_nbx(ep->ucp, &param))) {
+        ep->pending++;
+    } else {
+        ep_close_rest(ep);
     }
-    return KVL_OK;
 }
 
-unsigned kvl_ep_close_flushed(kvl_worker_t *worker)
+unsigned kvl_ep_close_settled(kvl_worker_t *worker)
 {
     unsigned count = 0;
 
     while (!kvl_list_empty(&worker->closing)) {
-        ep_close_hurry(kvl_container(worker->closing.next, kvl_ep_t, closing));
+        kvl_ep_t *ep = kvl_container(worker->closing.next, kvl_ep_t, closing);
+
+        if (ep->state == EP_DRAINING) {
+            ep_close_flush(ep);
+        } else {
+            ep_close_rest(ep);
+        }
         count++;
     }
     return count;
@@ -253,14 +266,21 @@ unsigned kvl_ep_close_flushed(kvl_worker_t *worker)
 
 kvl_status_t kvl_ep_close(kvl_ep_t *ep, bool force, kvl_req_t *req)
 {
-    if (ep->state == EP_CLOSED || (ep->state == EP_FLUSHING && !force)) {
+    if (ep->state == EP_CLOSED || (ep->state != EP_OPEN && !force)) {
         return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
     }
-    if (ep->state == EP_FLUSHING) {
-        return ep_close_hurry(ep);
+    if (ep->state != EP_OPEN) {
+        ep_close_rest(ep);
+        return KVL_OK;
     }
     kvl_req_begin(req, ep);
-    return force ? ep_close_forced(ep, req) : ep_close_graceful(ep, req);
+    if (force) {
+        return ep_close_forced(ep, req);
+    }
+    ep->state     = EP_DRAINING;
+    ep->close_req = req;
+    kvl_ep_settle(ep);
+    return KVL_INPROGRESS;
 }
 
 void kvl_ep_destroy(kvl_ep_t *ep)

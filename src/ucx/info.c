@@ -20,7 +20,7 @@
  *                 the wire-up. get: 1.13 reads directly; 1.18 emulates it
  *   tcp           put and get are emulated or need the peer's progress */
 
-#define API_ALL UCP_VERSION(99, 0)
+#define API_ALL   UCP_VERSION(99, 0)
 #define LANES_MAX 16
 
 typedef struct {
@@ -106,9 +106,9 @@ static kvl_status_t lanes_query(const kvl_ep_t *ep, lanes_t *lanes)
     ucp_transport_entry_t entries[LANES_MAX];
     ucp_ep_attr_t attr = {
         .field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS,
-        .transports = {.entries = entries,
+        .transports = {.entries     = entries,
                        .num_entries = LANES_MAX,
-                       .entry_size = sizeof(entries[0])},
+                       .entry_size  = sizeof(entries[0])},
     };
     ucs_status_t status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_query(ep->ucp, &attr);
 
@@ -167,13 +167,15 @@ static const onesided_t *lanes_bulk(const lanes_t *lanes)
 static void info_judge(const lanes_t *lanes, kvl_ep_info_t *info)
 {
     const onesided_t *row = lanes_bulk(lanes);
-    unsigned api = kvl_ucx_api();
-    bool alone = row && (!lanes_have(lanes, "tcp") || api < row->with_tcp_until);
+    unsigned api          = kvl_ucx_api();
+    bool alone            = row && (!lanes_have(lanes, "tcp") || api < row->with_tcp_until);
 
     snprintf(info->transport, sizeof(info->transport), "%s",
-             row ? row->transport : lanes->count ? lanes->lanes[0].transport : "?");
-    info->put_onesided = row && alone && api < row->put_until;
-    info->get_onesided = row && alone && api < row->get_until;
+             row            ? row->transport
+             : lanes->count ? lanes->lanes[0].transport
+                            : "?");
+    info->put_onesided  = row && alone && api < row->put_until;
+    info->get_onesided  = row && alone && api < row->get_until;
     info->shared_memory = row && row->shared_memory;
     /* measured, 61 pieces of 4296 bytes: shared memory 20 GB/s, packed 15; tcp with 1.13 6.3 and
      * 5.9, with 1.22 2.9 and 5.7 */
@@ -183,7 +185,7 @@ static void info_judge(const lanes_t *lanes, kvl_ep_info_t *info)
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
 {
     kvl_ep_info_t info = {0};
-    lanes_t lanes = {0};
+    lanes_t lanes      = {0};
     kvl_status_t status;
 
     if (ep->state != EP_OPEN) {
@@ -197,6 +199,6 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
     lanes_list(&lanes, info.detail, sizeof(info.detail));
     /* direct writes into shared memory at every size; newer verbs would copy the value first */
     ep->multi_send = info.shared_memory || kvl_ucx_api() < UCP_VERSION(1, 16);
-    *info_p = info;
+    *info_p        = info;
     return KVL_OK;
 }

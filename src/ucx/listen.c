@@ -23,7 +23,8 @@ static void conn_arrived(ucp_conn_request_h request, void *arg)
 {
     kvl_ucx_listener_t *listener = arg;
     ucp_conn_request_attr_t attr = {
-        .field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID,
+        .field_mask =
+            UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID,
     };
     ucs_status_t status =
         kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_conn_request_query(request, &attr);
@@ -36,7 +37,7 @@ static void conn_arrived(ucp_conn_request_h request, void *arg)
         return;
     }
     conn->listener = listener;
-    conn->ucp = request;
+    conn->ucp      = request;
     kvl_addr_format((const struct sockaddr *)&attr.client_address, conn->peer, sizeof(conn->peer));
     kvl_list_push_back(&listener->waiting, &conn->link);
     listener->func(conn, attr.client_id, listener->arg);
@@ -45,8 +46,8 @@ static void conn_arrived(ucp_conn_request_h request, void *arg)
 static ucs_status_t listener_open(kvl_ucx_listener_t *listener, const kvl_addr_t *addr)
 {
     ucp_listener_params_t params = {
-        .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-        .sockaddr = {(const struct sockaddr *)&addr->storage, addr->length},
+        .field_mask   = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+        .sockaddr     = {(const struct sockaddr *)&addr->storage, addr->length},
         .conn_handler = {conn_arrived, listener},
     };
 
@@ -62,8 +63,8 @@ static ucs_status_t listener_query(kvl_ucx_listener_t *listener)
 
     if (status == UCS_OK) {
         listener->addr.storage = attr.sockaddr;
-        listener->addr.length = attr.sockaddr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                                    : sizeof(struct sockaddr_in);
+        listener->addr.length  = attr.sockaddr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                                     : sizeof(struct sockaddr_in);
     }
     return status;
 }
@@ -79,8 +80,8 @@ kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_co
         return kvl_error(KVL_ERR_NO_MEMORY, "listener: %zu bytes", sizeof(*listener));
     }
     listener->worker = worker;
-    listener->func = func;
-    listener->arg = arg;
+    listener->func   = func;
+    listener->arg    = arg;
     kvl_list_init(&listener->waiting);
     status = listener_open(listener, addr);
     if (status != UCS_OK) {

@@ -13,7 +13,7 @@ static ucs_status_t mem_map(kvl_mem_t *mem)
 {
     ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-        .length = mem->length,
+        .length     = mem->length,
     };
 
     if (kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_MEM_REGISTER)) {
@@ -56,8 +56,8 @@ kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length
     }
     mem->context = context;
     mem->address = address;
-    mem->length = length;
-    status = mem_map(mem);
+    mem->length  = length;
+    status       = mem_map(mem);
     if (status != UCS_OK) {
         goto err_free;
     }
@@ -116,8 +116,9 @@ kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p)
         memcpy(buffer, packed, length);
     }
     ucp_rkey_buffer_release(packed);
-    return length <= room ? KVL_OK
-                          : kvl_error(KVL_ERR_LIMIT, "remote key: %zu bytes, %zu given", length, room);
+    return length <= room
+               ? KVL_OK
+               : kvl_error(KVL_ERR_LIMIT, "remote key: %zu bytes, %zu given", length, room);
 }
 
 kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p)
@@ -133,8 +134,7 @@ kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kv
     if (!rkey) {
         return kvl_error(KVL_ERR_NO_MEMORY, "remote key: %zu bytes", sizeof(*rkey));
     }
-    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR
-                             : ucp_ep_rkey_unpack(ep->ucp, packed, &rkey->ucp);
+    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_rkey_unpack(ep->ucp, packed, &rkey->ucp);
     if (status != UCS_OK) {
         kvl_free(rkey);
         return kvl_ucx_error("ucp_ep_rkey_unpack", status);
@@ -154,8 +154,8 @@ void kvl_rkey_destroy(kvl_rkey_t *rkey)
 
 kvl_status_t kvl_rkey_pointer(kvl_rkey_t *rkey, uint64_t remote, void **address_p)
 {
-    ucs_status_t status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR
-                                          : ucp_rkey_ptr(rkey->ucp, remote, address_p);
+    ucs_status_t status =
+        kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_rkey_ptr(rkey->ucp, remote, address_p);
 
     return status == UCS_OK
                ? KVL_OK

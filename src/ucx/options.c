@@ -58,14 +58,17 @@ typedef struct {
 } apply_t;
 
 static const char *const origin_prefixes[ORIGIN_COUNT] = {
-    [ORIGIN_USER] = "KVLANE_UCX_",    [ORIGIN_CTRL] = "KVLANE_CTRL_UCX_", [ORIGIN_RAILS] = "UCX_",
-    [ORIGIN_DEFAULT] = "UCX_",        [ORIGIN_ENV] = "UCX_",
+    [ORIGIN_USER] = "KVLANE_UCX_", [ORIGIN_CTRL] = "KVLANE_CTRL_UCX_",
+    [ORIGIN_RAILS] = "UCX_",       [ORIGIN_DEFAULT] = "UCX_",
+    [ORIGIN_ENV] = "UCX_",
 };
 
 static const char *const origin_texts[ORIGIN_COUNT] = {
-    [ORIGIN_USER] = "KVLANE_UCX_",           [ORIGIN_CTRL] = "KVLANE_CTRL_UCX_",
-    [ORIGIN_RAILS] = "KVLANE_RAILS",         [ORIGIN_DEFAULT] = "kvlane's default",
-    [ORIGIN_ENV] = "environment, left to UCX",
+    [ORIGIN_USER]    = "KVLANE_UCX_",
+    [ORIGIN_CTRL]    = "KVLANE_CTRL_UCX_",
+    [ORIGIN_RAILS]   = "KVLANE_RAILS",
+    [ORIGIN_DEFAULT] = "kvlane's default",
+    [ORIGIN_ENV]     = "environment, left to UCX",
 };
 
 static const option_t *options_find(const kvl_options_t *options, const char *name)
@@ -92,8 +95,8 @@ static kvl_status_t options_set(kvl_options_t *options, const char *name, const 
     snprintf(option->name, sizeof(option->name), "%s", name);
     snprintf(option->value, sizeof(option->value), "%s", value);
     option->applied[0] = '\0';
-    option->origin = origin;
-    option->why = why;
+    option->origin     = origin;
+    option->why        = why;
     return KVL_OK;
 }
 
@@ -138,7 +141,7 @@ static kvl_status_t want_rails(kvl_options_t *options, const kvl_tables_t *table
                                const kvl_context_params_t *params)
 {
     const option_t *devices = options_find(options, "NET_DEVICES");
-    const char *rails = kvl_config_settings(params->config)->rails;
+    const char *rails       = kvl_config_settings(params->config)->rails;
     kvl_selection_t selection;
     kvl_status_t status;
 
@@ -167,6 +170,8 @@ typedef struct {
 static const default_t default_rows[] = {
     {"SOCKADDR_TLS_PRIORITY", "tcp", NULL, "connects over IP, with and without RDMA devices"},
     {"KEEPALIVE_INTERVAL", "2s", NULL, "a dead peer on shared memory is noticed by this alone"},
+    {"TCP_CM_REUSEADDR", "y", NULL,
+     "a node that is started again listens at its old address at once"},
     {"POSIX_ERROR_HANDLING", "y", "posix", "off by default; without it no shared memory"},
     {"SYSV_ERROR_HANDLING", "y", "sysv", "off by default; without it no shared memory"},
     {"TCP_TX_SEG_SIZE", "256k", "tcp", "8k is 2 to 6 times slower"},
@@ -193,9 +198,9 @@ static bool tables_have(const kvl_tables_t *tables, const char *name)
 static bool tls_has(const char *tls, const char *transport)
 {
     static const char *const aliases[][2] = {
-        {"posix", "shm"},   {"posix", "sm"},    {"posix", "mm"},      {"sysv", "shm"},
-        {"sysv", "sm"},     {"sysv", "mm"},     {"rc_verbs", "rc"},   {"rc_verbs", "rc_v"},
-        {"rc_verbs", "ib"},
+        {"posix", "shm"},   {"posix", "sm"},      {"posix", "mm"},
+        {"sysv", "shm"},    {"sysv", "sm"},       {"sysv", "mm"},
+        {"rc_verbs", "rc"}, {"rc_verbs", "rc_v"}, {"rc_verbs", "ib"},
     };
     bool listed = false, negative = tls[0] == '^';
     char copy[KVL_SELECT_MAX];
@@ -214,7 +219,7 @@ static bool tls_has(const char *tls, const char *transport)
 
 static const char *options_tls(const kvl_options_t *options)
 {
-    const option_t *tls = options_find(options, "TLS");
+    const option_t *tls     = options_find(options, "TLS");
     const char *environment = getenv("UCX_TLS");
 
     return tls ? tls->value : environment ? environment : "all";
@@ -304,7 +309,7 @@ static void bare_try(const apply_t *apply, const option_t *option, const char *o
         kvl_tables_try(apply->tables, owner, found->applied, option->value, &shared);
         if (shared.owned > 0) {
             shared.other = 0;
-            *hit = shared;
+            *hit         = shared;
         }
     }
 }
@@ -312,7 +317,7 @@ static void bare_try(const apply_t *apply, const option_t *option, const char *o
 static void bare_find(const apply_t *apply, option_t *option, kvl_tables_hit_t *hit_p)
 {
     char owner[64];
-    option_t found = {0};
+    option_t found       = {0};
     kvl_tables_hit_t hit = {0};
 
     if (name_shared(option->name)) {
@@ -452,7 +457,7 @@ static kvl_status_t options_want(const kvl_context_params_t *params, const kvl_t
 kvl_status_t kvl_options_apply(const kvl_context_params_t *params, const kvl_tables_t *tables,
                                ucp_config_t *config, kvl_options_t **options_p)
 {
-    apply_t apply = {.tables = tables, .config = config};
+    apply_t apply          = {.tables = tables, .config = config};
     kvl_options_t *options = kvl_calloc(1, sizeof(*options));
     kvl_status_t status;
 
@@ -464,9 +469,9 @@ kvl_status_t kvl_options_apply(const kvl_context_params_t *params, const kvl_tab
         goto err_destroy;
     }
     apply.options = options;
-    apply.own = options_text(print_own, config);
-    apply.global = options_text(print_global, NULL);
-    status = options_apply_all(&apply);
+    apply.own     = options_text(print_own, config);
+    apply.global  = options_text(print_global, NULL);
+    status        = options_apply_all(&apply);
     free(apply.own);
     free(apply.global);
     if (status != KVL_OK) {

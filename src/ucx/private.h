@@ -40,14 +40,14 @@ struct kvl_worker {
     bool memh;                  /* constant: this UCX honours memory handles everywhere */
     bool proto_v2;              /* constant: ... and chooses protocols the new way */
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
-    unsigned eps;               /* engine thread only: live wrappers */
-    kvl_list_t closing;         /* eps whose flush is over and that now close by force */
-    kvl_list_t buckets[KVL_EP_BUCKETS]; /* eps by their ucp handle */
+    unsigned eps;                              /* engine thread only: live wrappers */
+    kvl_list_t closing;                        /* eps whose graceful close can go on */
+    kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
 };
 
-/* open: ops are accepted. flushing: a graceful close waits for its flush. closed: the ucp handle
- * is gone, requests may still be under way. */
-typedef enum { EP_OPEN, EP_FLUSHING, EP_CLOSED } ep_state_t;
+/* open: ops are accepted. draining: a graceful close waits for requests. flushing: ... for its
+ * flush. closed: the ucp handle is gone, requests may still be under way. */
+typedef enum { EP_OPEN, EP_DRAINING, EP_FLUSHING, EP_CLOSED } ep_state_t;
 
 struct kvl_ep {
     kvl_worker_t *worker;
@@ -59,7 +59,7 @@ struct kvl_ep {
     bool multi_send;          /* puts carry MULTI_SEND */
     unsigned pending;         /* requests that are not done */
     int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */
-    kvl_req_t *close_req;     /* while EP_FLUSHING */
+    kvl_req_t *close_req;     /* while EP_DRAINING and EP_FLUSHING */
     kvl_list_t bucket;        /* worker->buckets */
     kvl_list_t closing;       /* worker->closing */
     char peer[80];
@@ -121,8 +121,10 @@ void kvl_am_received(void *request, ucs_status_t status, size_t length, void *us
 
 /* ---- ep.c ---- */
 kvl_ep_t *kvl_ep_find(const kvl_worker_t *worker, ucp_ep_h ucp);
-/* Goes on with graceful closes whose flush is over; returns how many. */
-unsigned kvl_ep_close_flushed(kvl_worker_t *worker);
+/* A request of @a ep ended: a graceful close may go on, from the next progress. */
+void kvl_ep_settle(kvl_ep_t *ep);
+/* Goes on with graceful closes that have nothing under way any more; returns how many. */
+unsigned kvl_ep_close_settled(kvl_worker_t *worker);
 
 /* ---- am.c ---- */
 ucs_status_t kvl_am_arrived(void *arg, const void *header, size_t header_length, void *data,

@@ -9,6 +9,9 @@
  *                     -> posted: KVL_INPROGRESS -> UCP's callback ---------> done()
  *                     -> posted: KVL_INPROGRESS -> timer (injected delay) -> done()
  *
+ * UCP may run its callback inside of the call and still return a request (a rendezvous receive on
+ * an endpoint that broke): that is a final status as well.
+ *
  * The UCP request is freed in its callback, before done(): nothing of UCP is left when the caller
  * hears of it. Memory of kvl_req_t is the caller's again the moment done() is entered. */
 
@@ -18,15 +21,16 @@ static void ctrl_completed(void *request, ucs_status_t status, void *user_data);
 void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class)
 {
     param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-    param->cb.send = class == REQ_DATA ? data_completed : ctrl_completed;
-    param->user_data = req;
+    param->cb.send      = class == REQ_DATA ? data_completed : ctrl_completed;
+    param->user_data    = req;
 }
 
 void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep)
 {
-    req->ep = ep;
+    req->ep       = ep;
     req->received = 0;
-    req->timer = (kvl_timer_t){0};
+    req->posting  = true;
+    req->timer    = (kvl_timer_t){0};
     if (ep) {
         ep->pending++;
     }
@@ -36,6 +40,7 @@ static void req_end(kvl_req_t *req)
 {
     if (req->ep) {
         req->ep->pending--;
+        kvl_ep_settle(req->ep);
     }
 }
 
@@ -84,8 +89,19 @@ static kvl_status_t ctrl_judge(kvl_req_t *req, kvl_status_t status)
     return req_delay(req, status, delay_ns) ? KVL_INPROGRESS : status;
 }
 
-static void req_finish(kvl_req_t *req, kvl_status_t status)
+static kvl_status_t req_judge(kvl_req_t *req, kvl_status_t status, req_class_t class)
 {
+    return class == REQ_DATA ? data_judge(req, status) : ctrl_judge(req, status);
+}
+
+static void req_finish(kvl_req_t *req, kvl_status_t status, req_class_t class)
+{
+    if (req->posting) {
+        req->posting = false;
+        req->delayed = status;
+        return;
+    }
+    status = req_judge(req, status, class);
     if (status != KVL_INPROGRESS) {
         req_end(req);
         req->done(req, status);
@@ -95,13 +111,13 @@ static void req_finish(kvl_req_t *req, kvl_status_t status)
 static void data_completed(void *request, ucs_status_t status, void *user_data)
 {
     ucp_request_free(request);
-    req_finish(user_data, data_judge(user_data, kvl_status_of(status)));
+    req_finish(user_data, kvl_status_of(status), REQ_DATA);
 }
 
 static void ctrl_completed(void *request, ucs_status_t status, void *user_data)
 {
     ucp_request_free(request);
-    req_finish(user_data, ctrl_judge(user_data, kvl_status_of(status)));
+    req_finish(user_data, kvl_status_of(status), REQ_CTRL);
 }
 
 void kvl_am_received(void *request, ucs_status_t status, size_t length, void *user_data)
@@ -110,19 +126,21 @@ void kvl_am_received(void *request, ucs_status_t status, size_t length, void *us
 
     ucp_request_free(request);
     req->received = status == UCS_OK ? length : 0;
-    req_finish(req, data_judge(req, kvl_status_of(status)));
+    req_finish(req, kvl_status_of(status), REQ_DATA);
 }
 
 kvl_status_t kvl_req_posted(kvl_req_t *req, ucs_status_ptr_t result, req_class_t class)
 {
-    kvl_status_t status;
+    bool pending = UCS_PTR_IS_PTR(result) && req->posting;
+    kvl_status_t status =
+        UCS_PTR_IS_PTR(result) ? req->delayed : kvl_status_of(UCS_PTR_STATUS(result));
 
-    if (UCS_PTR_IS_PTR(result)) {
+    req->posting = false;
+    if (pending) {
         return KVL_INPROGRESS;
     }
-    status = kvl_status_of(UCS_PTR_STATUS(result));
     if (status == KVL_OK) {
-        status = class == REQ_DATA ? data_judge(req, status) : ctrl_judge(req, status);
+        status = req_judge(req, status, class);
     }
     if (status != KVL_INPROGRESS) {
         req_end(req);

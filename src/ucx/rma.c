@@ -42,10 +42,10 @@ kvl_status_t kvl_ep_put(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_MULTI_SEND;
     }
     kvl_req_begin(req, ep);
-    result = kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_PUT)
-                 ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
-                 : ucp_put_nbx(ep->ucp, rma->address, rma->length, rma->remote, rma->rkey->ucp,
-                               &param);
+    result =
+        kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_PUT)
+            ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
+            : ucp_put_nbx(ep->ucp, rma->address, rma->length, rma->remote, rma->rkey->ucp, &param);
     return kvl_req_posted(req, result, REQ_DATA);
 }
 
@@ -60,9 +60,9 @@ kvl_status_t kvl_ep_get(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
     }
     rma_param(&param, ep, rma, req);
     kvl_req_begin(req, ep);
-    result = kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_GET)
-                 ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
-                 : ucp_get_nbx(ep->ucp, rma->address, rma->length, rma->remote, rma->rkey->ucp,
-                               &param);
+    result =
+        kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_GET)
+            ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
+            : ucp_get_nbx(ep->ucp, rma->address, rma->length, rma->remote, rma->rkey->ucp, &param);
     return kvl_req_posted(req, result, REQ_DATA);
 }

@@ -62,7 +62,7 @@ static void tables_add(kvl_tables_t *tables, const char *owner, void *config)
         grown->owner[i] = (char)toupper((unsigned char)owner[i]);
     }
     grown->owner[i] = '\0';
-    grown->config = config;
+    grown->config   = config;
 }
 
 static void tables_add_device(kvl_tables_t *tables, const uct_tl_resource_desc_t *resource)
@@ -146,7 +146,7 @@ static void tables_read_component(kvl_tables_t *tables, uct_component_h componen
         uct_cm_config_read(component, NULL, NULL, &config) == UCS_OK) {
         tables_add(tables, attr.name, config);
     }
-    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.field_mask   = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
     attr.md_resources = kvl_calloc(attr.md_resource_count + 1, sizeof(*attr.md_resources));
     if (!attr.md_resources) {
         tables->failed = true;
@@ -205,7 +205,7 @@ bool kvl_tables_transport(const kvl_tables_t *tables, size_t index, kvl_transpor
     if (index >= tables->device_count) {
         return false;
     }
-    device = &tables->devices[index];
+    device       = &tables->devices[index];
     *transport_p = (kvl_transport_t){device->transport, device->device, device->network};
     return true;
 }
@@ -235,7 +235,7 @@ void kvl_tables_try(const kvl_tables_t *tables, const char *owner, const char *n
     *hit_p = (kvl_tables_hit_t){0};
     for (size_t i = 0; i < tables->table_count; i++) {
         const table_t *table = &tables->tables[i];
-        ucs_status_t status = uct_config_modify(table->config, name, value);
+        ucs_status_t status  = uct_config_modify(table->config, name, value);
 
         if (status == UCS_ERR_NO_ELEM) {
             continue;

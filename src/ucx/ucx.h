@@ -20,23 +20,24 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef struct kvl_context  kvl_context_t;
-typedef struct kvl_worker   kvl_worker_t;
-typedef struct kvl_ep       kvl_ep_t;
-typedef struct kvl_mem      kvl_mem_t;
-typedef struct kvl_rkey     kvl_rkey_t;
+typedef struct kvl_context kvl_context_t;
+typedef struct kvl_worker kvl_worker_t;
+typedef struct kvl_ep kvl_ep_t;
+typedef struct kvl_mem kvl_mem_t;
+typedef struct kvl_rkey kvl_rkey_t;
 typedef struct kvl_ucx_listener kvl_ucx_listener_t;
-typedef struct kvl_conn     kvl_conn_t; /* a connection request, to be accepted or rejected once */
+typedef struct kvl_conn kvl_conn_t; /* a connection request, to be accepted or rejected once */
 
 /* One request in flight. Embedded in the caller's object; memory of the caller until done. */
 typedef struct kvl_req kvl_req_t;
 struct kvl_req {
     void (*done)(kvl_req_t *req, kvl_status_t status);
-    size_t received;     /* kvl_am_recv(): bytes received */
+    size_t received; /* kvl_am_recv(): bytes received */
     /* private to src/ucx */
-    kvl_timer_t timer;   /* fault ep.complete:delay */
+    kvl_timer_t timer; /* fault ep.complete:delay */
     kvl_ep_t *ep;
-    kvl_status_t delayed;
+    bool posting;         /* inside of the call into UCP */
+    kvl_status_t delayed; /* status that waits for the timer or for the call to return */
 };
 
 /* Same layout as ucp_dt_iov_t (asserted); arrays must stay until the request is done. */
@@ -58,7 +59,7 @@ bool kvl_ucx_hooks_quiet(void);
 typedef struct {
     const kvl_config_t *config; /* KVLANE_UCX_* and settings */
     bool ctrl;                  /* apply KVLANE_CTRL_UCX_* over KVLANE_UCX_* */
-    const char *device;         /* network device for tcp when the user named none; NULL: UCX picks */
+    const char *device; /* network device for tcp when the user named none; NULL: UCX picks */
 } kvl_context_params_t;
 
 /* Reads UCX_*, then KVLANE_UCX_*; sets kvlane's defaults only where the user set nothing; refuses
@@ -86,8 +87,8 @@ typedef struct {
 typedef kvl_status_t (*kvl_am_func_t)(void *arg, const kvl_am_t *am);
 
 typedef struct {
-    uint64_t client_id;  /* seen by the accepting side */
-    unsigned am_count;   /* ids 1..am_count-1 get the handler, with replies possible */
+    uint64_t client_id; /* seen by the accepting side */
+    unsigned am_count;  /* ids 1..am_count-1 get the handler, with replies possible */
     kvl_am_func_t am;
     void *arg;
     kvl_timers_t *timers; /* of the engine: injected delays */
@@ -158,8 +159,10 @@ kvl_status_t kvl_am_recv(const kvl_am_t *am, kvl_worker_t *worker, const kvl_iov
 kvl_status_t kvl_ep_flush(kvl_ep_t *ep, kvl_req_t *req);
 
 /* Ends the endpoint. force: everything under way is canceled (each req's done fires, before or
- * after this one: count them). Without force it flushes first. May be called once. After done (or
- * any final return) the endpoint may be destroyed once its reqs are done too. Not from callbacks. */
+ * after this one: count them). Without force it waits for every req and flushes first; a second
+ * call with force gives that up (its own req is not used then, the first one's done fires). After
+ * done (or any final return) the endpoint may be destroyed once its reqs are done too. Not from
+ * callbacks. */
 kvl_status_t kvl_ep_close(kvl_ep_t *ep, bool force, kvl_req_t *req);
 void kvl_ep_destroy(kvl_ep_t *ep); /* frees the wrapper; NULL is accepted */
 /* requests of this endpoint that are not done, close and flush included */
@@ -179,7 +182,8 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
 /* ---- memory (mem.c) ---- */
 /* Registers [address, address + length) or, with address NULL, allocates (shared memory capable,
  * zeroed). Thread: any one at a time per context (the engine serialises). */
-kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length, kvl_mem_t **mem_p);
+kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length,
+                            kvl_mem_t **mem_p);
 void kvl_mem_destroy(kvl_mem_t *mem);
 void *kvl_mem_address(const kvl_mem_t *mem);
 size_t kvl_mem_length(const kvl_mem_t *mem);

@@ -14,20 +14,20 @@
 static kvl_status_t worker_handlers(kvl_worker_t *worker)
 {
     for (unsigned id = 1; worker->params.am && id < worker->params.am_count; id++) {
-        kvl_am_handler_t *handler = &worker->handlers[id];
+        kvl_am_handler_t *handler    = &worker->handlers[id];
         ucp_am_handler_param_t param = {
             .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                           UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-            .id = id,
+            .id    = id,
             .flags = UCP_AM_FLAG_WHOLE_MSG,
-            .cb = kvl_am_arrived,
-            .arg = handler,
+            .cb    = kvl_am_arrived,
+            .arg   = handler,
         };
         ucs_status_t status;
 
         *handler = (kvl_am_handler_t){worker, id};
-        status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR
-                                 : ucp_worker_set_am_recv_handler(worker->ucp, &param);
+        status   = kvl_ucp_fails() ? UCS_ERR_IO_ERROR
+                                   : ucp_worker_set_am_recv_handler(worker->ucp, &param);
 
         if (status != UCS_OK) {
             return kvl_ucx_error("ucp_worker_set_am_recv_handler", status);
@@ -39,9 +39,9 @@ static kvl_status_t worker_handlers(kvl_worker_t *worker)
 static kvl_status_t worker_open(kvl_worker_t *worker)
 {
     ucp_worker_params_t params = {
-        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID,
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID,
         .thread_mode = UCS_THREAD_MODE_SERIALIZED,
-        .client_id = worker->params.client_id,
+        .client_id   = worker->params.client_id,
     };
     ucs_status_t status = kvl_ucp_fails()
                               ? UCS_ERR_IO_ERROR
@@ -78,9 +78,9 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     if (!worker) {
         return kvl_error(KVL_ERR_NO_MEMORY, "worker: %zu bytes", sizeof(*worker));
     }
-    worker->context = context;
-    worker->params = *params;
-    worker->memh = kvl_ucx_api() >= UCP_VERSION(1, 15);
+    worker->context  = context;
+    worker->params   = *params;
+    worker->memh     = kvl_ucx_api() >= UCP_VERSION(1, 15);
     worker->proto_v2 = kvl_ucx_api() >= UCP_VERSION(1, 16);
     kvl_list_init(&worker->closing);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
@@ -120,7 +120,7 @@ unsigned kvl_worker_progress(kvl_worker_t *worker)
 {
     unsigned count = ucp_worker_progress(worker->ucp);
 
-    return kvl_list_empty(&worker->closing) ? count : count + kvl_ep_close_flushed(worker);
+    return kvl_list_empty(&worker->closing) ? count : count + kvl_ep_close_settled(worker);
 }
 
 kvl_status_t kvl_worker_arm(kvl_worker_t *worker)

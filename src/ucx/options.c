@@ -362,7 +362,7 @@ static kvl_status_t option_find(const apply_t *apply, option_t *option)
     if (hit.bad_value) {
         return option_refuse(option, "UCX does not accept this value");
     }
-    if (hit.other > 0) {
+    if (hit.other > 0 && option->origin != ORIGIN_DEFAULT) { /* kvlane's own may reach further */
         snprintf(reason, sizeof(reason),
                  "UCX %s would change %s as well; use the environment variable UCX_%s",
                  ucp_get_version_string(), hit.also, option->name);

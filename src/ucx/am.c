@@ -37,17 +37,18 @@ static const void *am_datatype(ucp_request_param_t *param, const kvl_iov_t *iov,
     return iov_count ? iov->address : NULL;
 }
 
-/* 1.13.1 takes a memory handle with contiguous messages only. */
+/* The old protocols take a memory handle with contiguous messages only. The new ones need it: without
+ * it, a rendezvous that is aborted waits for a registration that the region keeps. */
 static void am_memory(ucp_request_param_t *param, const kvl_worker_t *worker, const kvl_mem_t *mem,
                       size_t iov_count)
 {
-    if (mem && iov_count > 0 && (iov_count == 1 || worker->memh)) {
+    if (mem && iov_count > 0 && (iov_count == 1 || worker->proto_v2)) {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param->memh = mem->ucp;
     }
 }
 
-/* Up to 1.15 an eager IOV goes out in slices of a few pieces: 2.9 GB/s over tcp, by rendezvous 6.3. */
+/* With the old protocols an eager IOV goes out in slices of a few pieces: 2.9 GB/s over tcp, by rendezvous 6.3. */
 #define AM_IOV_RNDV_MIN 32768
 
 static unsigned am_flags(const kvl_ep_t *ep, const kvl_am_send_t *send)

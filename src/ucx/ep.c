@@ -58,10 +58,9 @@ static kvl_ep_t *ep_alloc(const kvl_ep_params_t *params)
         kvl_error(KVL_ERR_NO_MEMORY, "endpoint: %zu bytes", sizeof(*ep));
         return NULL;
     }
-    ep->worker     = params->worker;
-    ep->failed     = params->failed;
-    ep->arg        = params->arg;
-    ep->multi_send = kvl_ucx_api() < UCP_VERSION(1, 16);
+    ep->worker = params->worker;
+    ep->failed = params->failed;
+    ep->arg    = params->arg;
     kvl_list_init(&ep->bucket);
     kvl_list_init(&ep->closing);
     strcpy(ep->peer, "?");

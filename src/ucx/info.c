@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/options.h"
 #include "ucx/private.h"
 
 #include "base/error.h"
@@ -15,28 +16,32 @@
  * memory by itself, given memory that the peer exposed for it (shared memory: allocated by UCX).
  * What is not in the table moves by messages.
  *
- *   posix, sysv   put: every version. get: 1.13 reads directly, newer ones emulate it at all sizes
- *   rc, dc        put: every version; from 1.23 large puts may go to the tcp lane that is there for
- *                 the wire-up. get: 1.13 reads directly; 1.18 emulates it
- *   tcp           put and get are emulated or need the peer's progress */
+ *   posix, sysv   put: every version. get: the old protocols read directly, the new emulate it
+ *   rc, dc        put: every version; from 1.23 large ones may go to the tcp lane that is there for
+ *                 the wire-up, unless TCP_PUT_ENABLE=n. get: the old protocols read directly (seen
+ *                 with 1.13 and 1.18); the new ones emulate it up to 1.18, nobody looked since
+ *   tcp           put and get are emulated or need the peer's progress
+ *
+ * Old and new: UCX's PROTO_ENABLE. */
 
 #define API_ALL   UCP_VERSION(99, 0)
 #define LANES_MAX 16
 
 typedef struct {
     const char *transport;
-    unsigned put_until, get_until; /* first version that no longer does */
-    unsigned with_tcp_until;       /* ... when the endpoint has a tcp lane beside it */
+    unsigned put_until;     /* first version that no longer writes by itself */
+    unsigned get_until;     /* ... reads, with the old protocols; no version does with the new */
+    unsigned tcp_put_until; /* ... when a tcp lane beside it may take puts */
     bool shared_memory;
 } onesided_t;
 
 /* in order of preference: the first that an endpoint has carries its bulk data */
 static const onesided_t onesided_rows[] = {
-    {"posix", API_ALL, UCP_VERSION(1, 14), API_ALL, true},
-    {"sysv", API_ALL, UCP_VERSION(1, 14), API_ALL, true},
-    {"rc_mlx5", API_ALL, UCP_VERSION(1, 14), UCP_VERSION(1, 23), false},
-    {"rc_verbs", API_ALL, UCP_VERSION(1, 14), UCP_VERSION(1, 23), false},
-    {"dc_mlx5", API_ALL, UCP_VERSION(1, 14), UCP_VERSION(1, 23), false},
+    {"posix", API_ALL, UCP_VERSION(1, 16), API_ALL, true},
+    {"sysv", API_ALL, UCP_VERSION(1, 16), API_ALL, true},
+    {"rc_mlx5", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
+    {"rc_verbs", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
+    {"dc_mlx5", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
     {"xpmem", 0, 0, API_ALL, true},
     {"tcp", 0, 0, API_ALL, false},
 };
@@ -164,22 +169,23 @@ static const onesided_t *lanes_bulk(const lanes_t *lanes)
     return NULL;
 }
 
-static void info_judge(const lanes_t *lanes, kvl_ep_info_t *info)
+static void info_judge(const kvl_worker_t *worker, const lanes_t *lanes, kvl_ep_info_t *info)
 {
     const onesided_t *row = lanes_bulk(lanes);
     unsigned api          = kvl_ucx_api();
-    bool alone            = row && (!lanes_have(lanes, "tcp") || api < row->with_tcp_until);
+    bool alone            = row && (api < row->tcp_put_until || !lanes_have(lanes, "tcp") ||
+                         kvl_options_are(worker->context->options, "TCP_PUT_ENABLE", "n"));
 
     snprintf(info->transport, sizeof(info->transport), "%s",
              row            ? row->transport
              : lanes->count ? lanes->lanes[0].transport
                             : "?");
     info->put_onesided  = row && alone && api < row->put_until;
-    info->get_onesided  = row && alone && api < row->get_until;
+    info->get_onesided  = row && !worker->proto_v2 && api < row->get_until;
     info->shared_memory = row && row->shared_memory;
     /* measured, 61 pieces of 4296 bytes: shared memory 20 GB/s, packed 15; tcp with 1.13 6.3 and
      * 5.9, with 1.22 2.9 and 5.7 */
-    info->iov_is_fast = info->shared_memory || api < UCP_VERSION(1, 16);
+    info->iov_is_fast = info->shared_memory || !worker->proto_v2;
 }
 
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
@@ -195,10 +201,9 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
     if (status != KVL_OK) {
         return status;
     }
-    info_judge(&lanes, &info);
+    info_judge(ep->worker, &lanes, &info);
     lanes_list(&lanes, info.detail, sizeof(info.detail));
-    /* direct writes into shared memory at every size; newer verbs would copy the value first */
-    ep->multi_send = info.shared_memory || kvl_ucx_api() < UCP_VERSION(1, 16);
+    ep->multi_send = info.shared_memory; /* rma.c says why */
     *info_p        = info;
     return KVL_OK;
 }

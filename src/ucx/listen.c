@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* The listener and the connection requests that wait at it. A request is accepted (ep.c) or
  * rejected exactly once; destroying the listener rejects the rest. */
@@ -69,11 +72,34 @@ static ucs_status_t listener_query(kvl_ucx_listener_t *listener)
     return status;
 }
 
+/* UCX does not tell why; the kernel does. Returns the reason and the way out, or NULL. */
+static const char *listen_cause(const kvl_addr_t *addr)
+{
+    int fd = socket(addr->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int error =
+        fd >= 0 && bind(fd, (const struct sockaddr *)&addr->storage, addr->length) ? errno : 0;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    switch (error) {
+    case EADDRINUSE:
+        return "the port is in use: stop who listens there, or choose another (0 picks a free one)";
+    case EADDRNOTAVAIL:
+        return "no device of this host has that address: see `ip addr', or use 0.0.0.0";
+    case EACCES:
+        return "the port is for privileged processes: choose one from 1024";
+    default:
+        return NULL;
+    }
+}
+
 kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_conn_func_t func,
                             void *arg, kvl_ucx_listener_t **listener_p)
 {
     kvl_ucx_listener_t *listener = kvl_calloc(1, sizeof(*listener));
     char text[80];
+    const char *cause;
     ucs_status_t status;
 
     if (!listener) {
@@ -99,8 +125,9 @@ err_destroy:
 err_free:
     kvl_free(listener);
     kvl_addr_format((const struct sockaddr *)&addr->storage, text, sizeof(text));
+    cause = listen_cause(addr);
     return kvl_error(kvl_status_of(status), "cannot listen on %s: %s", text,
-                     ucs_status_string(status));
+                     cause ? cause : ucs_status_string(status));
 }
 
 void kvl_ucx_listener_addr(const kvl_ucx_listener_t *listener, kvl_addr_t *addr_p)

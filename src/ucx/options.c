@@ -44,6 +44,7 @@ typedef struct {
 } option_t;
 
 struct kvl_options {
+    bool proto_v2; /* the protocols in force: PROTO_ENABLE as UCX has it now */
     size_t count;
     option_t options[OPTIONS_MAX];
 };
@@ -162,45 +163,65 @@ static kvl_status_t want_rails(kvl_options_t *options, const kvl_tables_t *table
     return status;
 }
 
-/* kvlane's defaults. @a needs: the transport without which the row means nothing. */
+/* kvlane's defaults. @a needs: without one of these transports (a word before the first underscore,
+ * such as "rc", stands for all that begin so) the row means nothing. @a from, @a until: versions that
+ * it is for, 0 for any. */
 typedef struct {
     const char *name, *value, *needs, *why;
+    unsigned from, until;
 } default_t;
 
 static const default_t default_rows[] = {
-    {"SOCKADDR_TLS_PRIORITY", "tcp", NULL, "connects over IP, with and without RDMA devices"},
-    {"KEEPALIVE_INTERVAL", "2s", NULL, "a dead peer on shared memory is noticed by this alone"},
-    {"TCP_CM_REUSEADDR", "y", NULL,
-     "a node that is started again listens at its old address at once"},
-    {"POSIX_ERROR_HANDLING", "y", "posix", "off by default; without it no shared memory"},
-    {"SYSV_ERROR_HANDLING", "y", "sysv", "off by default; without it no shared memory"},
-    {"TCP_TX_SEG_SIZE", "256k", "tcp", "8k is 2 to 6 times slower"},
-    {"TCP_RX_SEG_SIZE", "256k", "tcp", "64k is slower"},
-    {"TCP_PUT_ENABLE", "n", "tcp", "else messages over shared memory and verbs detour over tcp"},
-    {"IB_REG_METHODS", "direct", "rc_verbs", "kvlane registers by itself: no cache, no hooks"},
-    {"RC_TIMEOUT", "50ms", "rc_verbs", "a broken link is noticed in half a second"},
-    {"RC_RETRY_COUNT", "4", "rc_verbs", "a broken link is noticed in half a second"},
+    {.name  = "SOCKADDR_TLS_PRIORITY",
+     .value = "tcp",
+     .why   = "connects over IP, with and without RDMA devices"},
+    {.name  = "KEEPALIVE_INTERVAL",
+     .value = "2s",
+     .why   = "a dead peer on shared memory is noticed by this alone"},
+    {.name  = "POSIX_ERROR_HANDLING",
+     .value = "y",
+     .needs = "posix",
+     .why   = "off by default; without it no shared memory"},
+    {.name  = "SYSV_ERROR_HANDLING",
+     .value = "y",
+     .needs = "sysv",
+     .why   = "off by default; without it no shared memory"},
+    {.name  = "TCP_TX_SEG_SIZE",
+     .value = "256k",
+     .needs = "tcp",
+     .why   = "8k is 2 to 6 times slower"},
+    {.name = "TCP_RX_SEG_SIZE", .value = "256k", .needs = "tcp", .why = "not below the sender's"},
+    {.name  = "TCP_PUT_ENABLE",
+     .value = "n",
+     .needs = "tcp",
+     .why   = "else messages over shared memory and verbs detour over tcp"},
+    {.name  = "PROTO_ENABLE",
+     .value = "n",
+     .needs = "rc",
+     .why   = "the new protocols emulate each get over verbs",
+     .from  = UCP_VERSION(1, 16),
+     .until = UCP_VERSION(1, 19)},
+    {.name  = "IB_REG_METHODS",
+     .value = "direct",
+     .needs = "rc",
+     .why   = "kvlane registers by itself: no cache, no hooks"},
+    {.name  = "RC_TIMEOUT",
+     .value = "50ms",
+     .needs = "rc",
+     .why   = "a broken link is noticed in half a second"},
+    {.name  = "RC_RETRY_COUNT",
+     .value = "4",
+     .needs = "rc",
+     .why   = "a broken link is noticed in half a second"},
 };
-
-static bool tables_have(const kvl_tables_t *tables, const char *name)
-{
-    kvl_transport_t transport;
-
-    for (size_t i = 0; kvl_tables_transport(tables, i, &transport); i++) {
-        if (strcmp(transport.transport, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Does this value of TLS let UCX use @a transport? Aliases that UCX has are known here. */
 static bool tls_has(const char *tls, const char *transport)
 {
     static const char *const aliases[][2] = {
-        {"posix", "shm"},   {"posix", "sm"},      {"posix", "mm"},
-        {"sysv", "shm"},    {"sysv", "sm"},       {"sysv", "mm"},
-        {"rc_verbs", "rc"}, {"rc_verbs", "rc_v"}, {"rc_verbs", "ib"},
+        {"posix", "shm"},   {"posix", "sm"},   {"posix", "mm"},     {"sysv", "shm"},
+        {"sysv", "sm"},     {"sysv", "mm"},    {"rc_verbs", "rc"},  {"rc_verbs", "rc_v"},
+        {"rc_verbs", "ib"}, {"rc_mlx5", "rc"}, {"rc_mlx5", "rc_x"}, {"rc_mlx5", "ib"},
     };
     bool listed = false, negative = tls[0] == '^';
     char copy[KVL_SELECT_MAX];
@@ -217,6 +238,23 @@ static bool tls_has(const char *tls, const char *transport)
     return listed != negative;
 }
 
+/* Is a transport that @a needs asks for here, and allowed? */
+static bool needs_met(const kvl_tables_t *tables, const char *tls, const char *needs)
+{
+    size_t length = needs ? strlen(needs) : 0;
+    kvl_transport_t transport;
+
+    for (size_t i = 0; needs && kvl_tables_transport(tables, i, &transport); i++) {
+        const char *name = transport.transport;
+
+        if (strncmp(name, needs, length) == 0 && (name[length] == '\0' || name[length] == '_') &&
+            tls_has(tls, name)) {
+            return true;
+        }
+    }
+    return !needs;
+}
+
 static const char *options_tls(const kvl_options_t *options)
 {
     const option_t *tls     = options_find(options, "TLS");
@@ -225,15 +263,23 @@ static const char *options_tls(const kvl_options_t *options)
     return tls ? tls->value : environment ? environment : "all";
 }
 
+static bool default_applies(const default_t *row, const kvl_options_t *options,
+                            const kvl_tables_t *tables)
+{
+    unsigned api = kvl_ucx_api();
+
+    return !options_user(options, row->name) && api >= row->from &&
+           (row->until == 0 || api < row->until) &&
+           needs_met(tables, options_tls(options), row->needs);
+}
+
 static kvl_status_t want_defaults(kvl_options_t *options, const kvl_tables_t *tables)
 {
     for (size_t i = 0; i < sizeof(default_rows) / sizeof(default_rows[0]); i++) {
         const default_t *row = &default_rows[i];
         kvl_status_t status;
 
-        if (options_user(options, row->name) ||
-            (row->needs &&
-             (!tables_have(tables, row->needs) || !tls_has(options_tls(options), row->needs)))) {
+        if (!default_applies(row, options, tables)) {
             continue;
         }
         status = options_set(options, row->name, row->value, ORIGIN_DEFAULT, row->why);
@@ -417,6 +463,16 @@ static kvl_status_t options_apply_all(apply_t *apply)
     return KVL_OK;
 }
 
+/* Is @a line among UCP's own options as they are now? */
+static bool config_has(const ucp_config_t *config, const char *line)
+{
+    char *text = options_text(print_own, config);
+    bool has   = text && strstr(text, line);
+
+    free(text);
+    return has;
+}
+
 /* UCX_* of the user where kvlane would have set something: for the listing. */
 static void options_note_env(kvl_options_t *options)
 {
@@ -478,12 +534,25 @@ kvl_status_t kvl_options_apply(const kvl_context_params_t *params, const kvl_tab
         goto err_destroy;
     }
     options_note_env(options);
-    *options_p = options;
+    options->proto_v2 = !config_has(config, "UCX_PROTO_ENABLE=n\n");
+    *options_p        = options;
     return KVL_OK;
 
 err_destroy:
     kvl_options_destroy(options);
     return status;
+}
+
+bool kvl_options_proto_v2(const kvl_options_t *options)
+{
+    return options->proto_v2;
+}
+
+bool kvl_options_are(const kvl_options_t *options, const char *name, const char *value)
+{
+    const option_t *option = options_find(options, name);
+
+    return option && strcmp(option->value, value) == 0;
 }
 
 void kvl_options_destroy(kvl_options_t *options)

@@ -15,6 +15,10 @@ typedef struct kvl_options kvl_options_t;
  * cannot be applied. */
 kvl_status_t kvl_options_apply(const kvl_context_params_t *params, const kvl_tables_t *tables,
                                ucp_config_t *config, kvl_options_t **options_p);
+/* Does UCX choose its protocols the new way (default from 1.16)? */
+bool kvl_options_proto_v2(const kvl_options_t *options);
+/* Was @a name set to @a value, by whomever kvl_options_print() tells? */
+bool kvl_options_are(const kvl_options_t *options, const char *name, const char *value);
 void kvl_options_destroy(kvl_options_t *options);
 void kvl_options_print(const kvl_options_t *options, FILE *stream);
 

@@ -7,8 +7,9 @@
  *
  * FIELD_DATATYPE is never left out: 1.13.1 sends nothing and reports success when a flag makes it
  * look for a datatype that is not there. IOV is never used: 1.13.1 takes the iov array for the
- * bytes. MULTI_SEND makes 1.13.1 write straight into shared memory at every size; on verbs newer
- * versions then copy the whole value, so it is dropped there (kvl_ep_info() decides). */
+ * bytes. MULTI_SEND makes the new protocols of 1.13 write straight into shared memory at every
+ * size; over verbs they emulate the put then, and newer ones copy it, so it is for shared memory
+ * alone (kvl_ep_info() decides). */
 
 static void rma_param(ucp_request_param_t *param, const kvl_ep_t *ep, const kvl_rma_t *rma,
                       kvl_req_t *req)

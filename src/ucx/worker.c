@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/options.h"
 #include "ucx/private.h"
 
 #include "base/alloc.h"
@@ -81,7 +82,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->context  = context;
     worker->params   = *params;
     worker->memh     = kvl_ucx_api() >= UCP_VERSION(1, 15);
-    worker->proto_v2 = kvl_ucx_api() >= UCP_VERSION(1, 16);
+    worker->proto_v2 = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);

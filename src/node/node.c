@@ -165,6 +165,7 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
         status = kvl_region_alloc(node->engine, length, &region);
         if (status == KVL_OK) {
             node->regions[node->region_count++] = region;
+            kvl_fill_add(&node->fill, kvl_region_address(region), length);
             status = kvl_store_add_slab(node->store, kvl_region_address(region), length);
         }
     }
@@ -239,6 +240,7 @@ static void node_cleanup(kvl_node_t *node)
 {
     unsigned i;
 
+    kvl_fill_stop(&node->fill);
     if (node->engine) {
         kvl_engine_enter(node->engine);
         node_shut(node);
@@ -267,6 +269,9 @@ static kvl_status_t node_start(kvl_node_t *node, const kvl_node_params_t *params
         kvl_engine_enter(node->engine);
         status = node_open(node, params->listen);
         kvl_engine_leave(node->engine);
+    }
+    if (status == KVL_OK) {
+        kvl_fill_start(&node->fill);
     }
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "link/server.h"
+#include "node/fill.h"
 #include "node/store.h"
 
 #include <kvlane/node.h>
@@ -39,6 +40,7 @@ struct kvl_node {
     int64_t started_ns;
     char address[128];
     bool has_timers;
+    kvl_fill_t fill;
     /* engine thread only */
     kvl_poller_t poller;
     kvl_printer_t printer;

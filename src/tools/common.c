@@ -46,6 +46,7 @@ void kvl_tool_start(int argc, char **argv)
     bool signals = setting_add("UCX_ERROR_SIGNALS", "");
 
     (void)argc;
+    (void)setting_add("UCX_CM_REUSEADDR", "y");
     /* both are set after that, so it happens once */
     if (hooks || signals) {
         start_anew(argv);

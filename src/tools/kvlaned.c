@@ -24,6 +24,8 @@ typedef struct {
     uint64_t memory_bytes;
     unsigned verbose;
     bool quiet;
+    const char **sets; /* of -o, in order */
+    unsigned set_count;
     kvl_config_t *config;
 } options_t;
 
@@ -103,7 +105,8 @@ static int one_option(int c, options_t *options)
     case 'd':
         return drain_option(optarg);
     case 'o':
-        return set_option(options->config, optarg);
+        options->sets[options->set_count++] = optarg;
+        return GO_ON;
     case 'q':
         options->quiet = true;
         return GO_ON;
@@ -122,7 +125,7 @@ static int one_option(int c, options_t *options)
     }
 }
 
-static int log_level(const options_t *options)
+static int log_option(const options_t *options)
 {
     static const char *const levels[] = {"info", "debug", "trace"};
     const char *level = NULL;
@@ -136,6 +139,21 @@ static int log_level(const options_t *options)
         return kvl_tool_failed(NAME, "%s", kvl_error_text());
     }
     return GO_ON;
+}
+
+/* after the command line is read, so that --help works whatever the environment holds */
+static int configure(options_t *options)
+{
+    unsigned i;
+    int code = GO_ON;
+
+    if (kvl_config_create(&options->config) != KVL_OK) {
+        return kvl_tool_usage(NAME, "%s", kvl_error_text());
+    }
+    for (i = 0; code == GO_ON && i < options->set_count; i++) {
+        code = set_option(options->config, options->sets[i]);
+    }
+    return code == GO_ON ? log_option(options) : code;
 }
 
 static int parse(int argc, char **argv, options_t *options)
@@ -157,7 +175,7 @@ static int parse(int argc, char **argv, options_t *options)
     if (!options->memory_bytes) { /* -m 0 too */
         return kvl_tool_usage(NAME, "-m is missing: the memory for values, such as 16G");
     }
-    return log_level(options);
+    return GO_ON;
 }
 
 /* ---- signals ---- */
@@ -209,13 +227,18 @@ static int serve(const options_t *options)
                                 .listen = options->listen,
                                 .memory_bytes = options->memory_bytes};
     int code = KVL_EXIT_OK;
+    kvl_status_t status;
     char address[128];
 
     stop_signals(SIG_BLOCK);
     handle(SIGPIPE, SIG_IGN);
     handle(SIGALRM, on_alarm);
     alarm(START_SECONDS + (unsigned)(options->memory_bytes >> 30));
-    if (kvl_node_create(&params, &the_node) != KVL_OK) {
+    status = kvl_node_create(&params, &the_node);
+    if (status == KVL_ERR_INVALID || status == KVL_ERR_CONFIG) {
+        return kvl_tool_usage(NAME, "%s", kvl_error_text());
+    }
+    if (status != KVL_OK) {
         return kvl_tool_failed(NAME, "%s", kvl_error_text());
     }
     alarm(0);
@@ -240,13 +263,18 @@ int main(int argc, char **argv)
     int code;
 
     kvl_tool_start(argc, argv);
-    if (kvl_config_create(&options.config) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    options.sets = calloc((size_t)argc, sizeof(*options.sets));
+    if (!options.sets) {
+        return kvl_tool_failed(NAME, "out of memory");
     }
     code = parse(argc, argv, &options);
+    if (code == GO_ON) {
+        code = configure(&options);
+    }
     if (code == GO_ON) {
         code = serve(&options);
     }
     kvl_config_destroy(options.config);
+    free(options.sets);
     return code;
 }

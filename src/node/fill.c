@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "node/fill.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* madvise(MADV_POPULATE_WRITE) faults pages in for writing and leaves their bytes alone, also those
+ * that somebody writes at this moment. Where the kernel is older, or memory is short, nothing is lost
+ * but time: the faults come later, one by one. */
+
+/* How long stopping, or whoever maps memory meanwhile, may have to wait. The thread must not have a
+ * lower priority than others: they would wait for it. */
+#define STEP_BYTES (UINT64_C(2) << 20)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+static void *fill_main(void *arg)
+{
+    kvl_fill_t *fill = arg;
+    unsigned i;
+
+    for (i = 0; i < fill->count; i++) {
+        size_t at, left;
+
+        for (at = 0; at < fill->ranges[i].length; at += STEP_BYTES) {
+            left = fill->ranges[i].length - at;
+            if (atomic_load(&fill->stop)) {
+                return NULL;
+            }
+            if (madvise(fill->ranges[i].address + at, left < STEP_BYTES ? left : STEP_BYTES,
+                        MADV_POPULATE_WRITE)) {
+                kvl_debug("node: its memory comes in as it is used (%s)", strerror(errno));
+                return NULL;
+            }
+        }
+    }
+    return NULL;
+}
+
+void kvl_fill_add(kvl_fill_t *fill, void *address, size_t length)
+{
+    fill->ranges[fill->count].address = address;
+    fill->ranges[fill->count].length = length;
+    fill->count++;
+}
+
+void kvl_fill_start(kvl_fill_t *fill)
+{
+    fill->started = pthread_create(&fill->thread, NULL, fill_main, fill) == 0;
+}
+
+void kvl_fill_stop(kvl_fill_t *fill)
+{
+    if (fill->started) {
+        atomic_store(&fill->stop, true);
+        pthread_join(fill->thread, NULL);
+        fill->started = false;
+    }
+}

@@ -158,7 +158,8 @@ BOTH(cache_fault, of_one_op_fails_its_item_or_the_peer_and_nothing_after)
     int round;
 
     for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        stage_params_t params = {.rails = rails, .fault = faults[i]};
+        stage_params_t params = {
+            .rails = rails, .fault = faults[i], .settings = {{"KVLANE_CONNECT_TIMEOUT", "1s"}}};
 
         stage_open(&stage, &params);
         kvl_cache_connect(stage.cache, 0);

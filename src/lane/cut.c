@@ -57,7 +57,7 @@ void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk_bytes,
 }
 
 kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,
-                          const kvl_cut_t *cut)
+                          const kvl_cut_t *cut, const kvl_mem_t *mem)
 {
     uint64_t pack_max = params->pack_max;
 
@@ -67,7 +67,9 @@ kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,
     if (cut->count == 1) {
         return KVL_CARRY_STRAIGHT;
     }
-    if (cut->count > KVL_IOV_MAX) {
+    /* UCX 1.22 never ends a rendezvous of registered memory that a forced close aborts, unless it was
+     * given the registration: there must be one that covers all pieces */
+    if (cut->count > KVL_IOV_MAX || !mem) {
         return KVL_CARRY_PACK;
     }
     if (dir == KVL_MOVE_GET) {

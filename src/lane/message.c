@@ -33,9 +33,10 @@ static kvl_status_t op_iov_reserve(kvl_op_t *op, size_t count)
 /* With a bounce, iov[0] is the bounce and the pieces follow. */
 kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
 {
-    kvl_mover_t *mover = op->mover;
-    kvl_carry_t carry  = kvl_cut_carry(&mover->params, op->move->dir, cut);
-    size_t first       = carry == KVL_CARRY_PACK ? 1 : 0;
+    kvl_mover_t *mover   = op->mover;
+    const kvl_mem_t *mem = kvl_cut_mem(op->move, cut, op->endpoint->rail);
+    kvl_carry_t carry    = kvl_cut_carry(&mover->params, op->move->dir, cut, mem);
+    size_t first         = carry == KVL_CARRY_PACK ? 1 : 0;
     kvl_status_t status;
 
     status = op_iov_reserve(op, cut->count + first);
@@ -49,7 +50,7 @@ kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
         }
         op->iov[0] = (kvl_iov_t){op->bounce->data, cut->length};
     } else {
-        op->mem = kvl_cut_mem(op->move, cut, op->endpoint->rail);
+        op->mem = mem;
     }
     op->pieces      = op->iov + first;
     op->piece_count = cut->count;

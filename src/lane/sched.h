@@ -80,8 +80,9 @@ typedef enum {
 /* onesided: contiguous here and there. message: contiguous there. At most @a chunk_bytes, and with
  * scope 0 never across a multiple of it from value_offset. The move has bytes left. */
 void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk_bytes, kvl_cut_t *cut);
+/* @a mem: what kvl_cut_mem() says */
 kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,
-                          const kvl_cut_t *cut);
+                          const kvl_cut_t *cut, const kvl_mem_t *mem);
 /* Fills iov with the cut's pieces, @a cut->count of them. */
 void kvl_cut_iov(const kvl_move_t *move, const kvl_cut_t *cut, kvl_iov_t *iov);
 /* Registration that covers all of the cut on @a rail, NULL if there is not one. */

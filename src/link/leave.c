@@ -15,8 +15,8 @@
  *   closed()  quiet, or LIMBO: over shared memory a live client keeps a mapping that we can't revoke;
  *             quiet once its process is dead, or it told (BYE, or a retired session in a later HELLO)
  *
- * A flush covers a whole worker, so another client that hangs can hold it up: after FLUSH_TIMEOUT the
- * session goes to LIMBO and its slots wait. */
+ * A flush covers a whole worker, so another client that hangs can hold it up, and some versions of UCX
+ * never end it: after FLUSH_TIMEOUT the session goes to LIMBO and its slots wait. */
 
 #define FLUSH_TIMEOUT (5 * KVL_SECOND)
 #define LOOK_PAUSE    (100 * KVL_MS)
@@ -78,29 +78,46 @@ static unsigned guests_step(kvl_server_t *server)
 
 static void flush_done(kvl_req_t *req, kvl_status_t status)
 {
+    kvl_session_flush_t *flush = kvl_container(req, kvl_session_flush_t, req);
+    kvl_session_t *session     = flush->session;
+    unsigned i;
+
     (void)status; /* a failed flush of a worker whose endpoints are gone is over as well */
-    kvl_container(req, kvl_session_flush_t, req)->session->flushes--;
+    for (i = 0; session && i < 2 * KVL_RAILS_MAX; i++) {
+        if (session->flush_reqs[i / 2][i % 2] == flush) {
+            session->flush_reqs[i / 2][i % 2] = NULL;
+            session->flushes--;
+        }
+    }
+    kvl_free(flush);
+}
+
+static void session_flush_worker(kvl_session_t *session, unsigned rail, unsigned i)
+{
+    kvl_worker_t *worker       = kvl_engine_worker(session->server->engine, rail,
+                                                   i ? KVL_LANE_SG : KVL_LANE_DATA);
+    kvl_session_flush_t *flush = kvl_malloc(sizeof(*flush));
+
+    session->flushes++; /* stays if there is no memory: then only the client's death is proof */
+    if (!flush) {
+        return;
+    }
+    *flush = (kvl_session_flush_t){.req = {.done = flush_done}, .session = session};
+    session->flush_reqs[rail][i] = flush;
+    if (kvl_worker_flush(worker, &flush->req) != KVL_INPROGRESS) {
+        flush_done(&flush->req, KVL_OK);
+    }
 }
 
 static void session_flush(kvl_session_t *session)
 {
-    kvl_engine_t *engine = session->server->engine;
-    unsigned rail, i;
+    unsigned rail;
 
     session->state             = KVL_SESSION_FLUSHING;
     session->flush_deadline_ns = kvl_time_add(kvl_now_ns(), FLUSH_TIMEOUT);
-    for (rail = 0; rail < kvl_engine_rails(engine); rail++) {
-        for (i = 0; i < 2; i++) {
-            kvl_session_flush_t *flush = &session->flush_reqs[rail][i];
-            kvl_lane_kind_t lane       = i ? KVL_LANE_SG : KVL_LANE_DATA;
-
-            *flush = (kvl_session_flush_t){.req = {.done = flush_done}, .session = session};
-            session->flushes++;
-            if (kvl_worker_flush(kvl_engine_worker(engine, rail, lane), &flush->req) !=
-                KVL_INPROGRESS) {
-                session->flushes--;
-            }
-        }
+    for (rail = 0; rail < kvl_engine_rails(session->server->engine); rail++) {
+        session_flush_worker(session, rail, 0);
+        session_flush_worker(session, rail, 1);
     }
 }
 
@@ -140,14 +157,25 @@ static void session_drop_guests(kvl_session_t *session)
 /* can nobody write into its slots any more? */
 static bool session_is_quiet(kvl_session_t *session)
 {
-    if (session->flushes || session->ops) {
+    if (session->ops) {
         return false;
     }
-    return !session->shared_memory || session->bye || kvl_process_is_dead(&session->hello);
+    if (!session->shared_memory) {
+        return !session->flushes;
+    }
+    /* over shared memory the client's own processor writes: a dead one writes no more, flushed or not */
+    return (session->bye && !session->flushes) || kvl_process_is_dead(&session->hello);
 }
 
 void kvl_session_free(kvl_session_t *session)
 {
+    unsigned i;
+
+    for (i = 0; i < 2 * KVL_RAILS_MAX; i++) {
+        if (session->flush_reqs[i / 2][i % 2]) {
+            session->flush_reqs[i / 2][i % 2]->session = NULL;
+        }
+    }
     kvl_list_remove(&session->link);
     kvl_free(session);
 }

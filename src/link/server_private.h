@@ -45,9 +45,11 @@ typedef enum {
     KVL_SESSION_LIMBO    /* closed, but its client may still write to shared memory */
 } kvl_session_state_t;
 
+/* A worker flush for a session. It may outlive it: UCX 1.22 never ends a flush of shared memory after
+ * some aborted rendezvous. */
 typedef struct {
     kvl_req_t req;
-    kvl_session_t *session;
+    kvl_session_t *session; /* NULL: nobody waits any more */
 } kvl_session_flush_t;
 
 struct kvl_session {
@@ -67,7 +69,7 @@ struct kvl_session {
     bool shared_memory, bye;
     unsigned sends;    /* messages under way */
     unsigned ops;      /* message-mode ops under way */
-    kvl_session_flush_t flush_reqs[KVL_RAILS_MAX][2];
+    kvl_session_flush_t *flush_reqs[KVL_RAILS_MAX][2]; /* under way */
     unsigned flushes;
     int64_t flush_deadline_ns, next_look_ns;
     uint8_t *scratch;

@@ -25,7 +25,9 @@ AC_DEFUN([KVL_CHECK_UCX], [
       done
       AS_IF([test -n "$kvl_ucx_lib"], [], [AC_MSG_ERROR([--with-ucx=$with_ucx: no libucp.so in its lib folder])])
       UCX_CFLAGS="-isystem $kvl_ucx_where/include"
-      UCX_LDFLAGS="-L$kvl_ucx_lib -Wl,-rpath,$kvl_ucx_lib"])
+      UCX_LDFLAGS="-L$kvl_ucx_lib -Wl,-rpath,$kvl_ucx_lib"
+      # by file name: libtool would read the wheel's .la files, which name folders of another machine
+      UCX_LIBS="-l:libucp.so -l:libuct.so -l:libucs.so"])
   kvl_save_cflags=$CFLAGS; kvl_save_libs=$LIBS
   CFLAGS="$CFLAGS $UCX_CFLAGS"; LIBS="$UCX_LDFLAGS $UCX_LIBS $LIBS"
   AC_MSG_CHECKING([whether UCX links])

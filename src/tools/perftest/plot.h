@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef KVL_PERFTEST_PLOT_H
+#define KVL_PERFTEST_PLOT_H
+
+#include "tools/perftest/perftest.h"
+
+/* GB/s over sizes, a line per test. */
+typedef struct {
+    const char *test;
+    uint64_t size;
+    double gbps;
+} perf_point_t;
+
+/* Draws into a PNG with gnuplot. Points of a test are neighbours. */
+int perf_plot(const char *path, const perf_point_t *points, size_t count);
+
+#endif

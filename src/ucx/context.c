@@ -30,7 +30,7 @@ static kvl_status_t context_no_device(const kvl_tables_t *tables)
 }
 
 static kvl_status_t context_start(kvl_context_t *context, const kvl_context_params_t *params,
-                                  const kvl_tables_t *tables)
+                                  kvl_tables_t *tables)
 {
     ucp_config_t *config;
     ucs_status_t ucs_status =

@@ -3,8 +3,10 @@
 #ifndef KVL_UCX_PRIVATE_H
 #define KVL_UCX_PRIVATE_H
 
-#include "base/fault.h"
+#include "ucx/option_list.h"
 #include "ucx/ucx.h"
+
+#include "base/fault.h"
 
 #include <ucp/api/ucp.h>
 
@@ -14,8 +16,6 @@
 /* Version of the libucp that is loaded, comparable with UCP_VERSION(major, minor). Behaviour is
  * chosen by this one, never by the headers: they only say which names compile. */
 unsigned kvl_ucx_api(void);
-
-typedef struct kvl_options kvl_options_t; /* options.h */
 
 struct kvl_context {
     ucp_context_h ucp;

@@ -19,11 +19,16 @@
  * (no permission, no device) is simply not there. */
 
 typedef struct {
-    char owner[UCT_TL_NAME_MAX + UCT_COMPONENT_NAME_MAX];
+    char owner[UCT_TL_NAME_MAX + UCT_COMPONENT_NAME_MAX]; /* upper case */
+    char component[UCT_COMPONENT_NAME_MAX];
+    char transport[UCT_TL_NAME_MAX]; /* "": of the memory domain or connection manager */
+    bool manager;
+    bool used;
     void *config;
 } table_t;
 
 typedef struct {
+    char component[UCT_COMPONENT_NAME_MAX];
     char transport[UCT_TL_NAME_MAX];
     char device[UCT_DEVICE_NAME_MAX];
     bool network;
@@ -45,27 +50,38 @@ static void *tables_grow(kvl_tables_t *tables, void *array, size_t count, size_t
     return grown;
 }
 
-/* Takes @a config. */
-static void tables_add(kvl_tables_t *tables, const char *owner, void *config)
+static void text_upper(char *upper, size_t size, const char *text)
+{
+    size_t i;
+
+    for (i = 0; text[i] && i + 1 < size; i++) {
+        upper[i] = (char)toupper((unsigned char)text[i]);
+    }
+    upper[i] = '\0';
+}
+
+/* Takes @a config. @a transport NULL: of the component itself. */
+static table_t *tables_add(kvl_tables_t *tables, const char *component, const char *transport,
+                           void *config)
 {
     table_t *grown =
         tables_grow(tables, tables->tables, tables->table_count, sizeof(*tables->tables));
-    size_t i;
 
     if (!grown) {
         uct_config_release(config);
-        return;
+        return NULL;
     }
     tables->tables = grown;
     grown += tables->table_count++;
-    for (i = 0; owner[i] && i + 1 < sizeof(grown->owner); i++) {
-        grown->owner[i] = (char)toupper((unsigned char)owner[i]);
-    }
-    grown->owner[i] = '\0';
-    grown->config   = config;
+    *grown = (table_t){.used = true, .config = config};
+    text_upper(grown->owner, sizeof(grown->owner), transport ? transport : component);
+    snprintf(grown->component, sizeof(grown->component), "%s", component);
+    snprintf(grown->transport, sizeof(grown->transport), "%s", transport ? transport : "");
+    return grown;
 }
 
-static void tables_add_device(kvl_tables_t *tables, const uct_tl_resource_desc_t *resource)
+static void tables_add_device(kvl_tables_t *tables, const char *component,
+                              const uct_tl_resource_desc_t *resource)
 {
     device_t *grown =
         tables_grow(tables, tables->devices, tables->device_count, sizeof(*tables->devices));
@@ -75,6 +91,7 @@ static void tables_add_device(kvl_tables_t *tables, const uct_tl_resource_desc_t
     }
     tables->devices = grown;
     grown += tables->device_count++;
+    snprintf(grown->component, sizeof(grown->component), "%s", component);
     snprintf(grown->transport, sizeof(grown->transport), "%s", resource->tl_name);
     snprintf(grown->device, sizeof(grown->device), "%s", resource->dev_name);
     grown->network = resource->dev_type == UCT_DEVICE_TYPE_NET;
@@ -90,7 +107,7 @@ static bool tables_seen(const kvl_tables_t *tables, const char *transport)
     return false;
 }
 
-static void tables_read_transports(kvl_tables_t *tables, uct_md_h md)
+static void tables_read_transports(kvl_tables_t *tables, const char *component, uct_md_h md)
 {
     uct_tl_resource_desc_t *resources;
     uct_iface_config_t *config;
@@ -102,9 +119,9 @@ static void tables_read_transports(kvl_tables_t *tables, uct_md_h md)
     for (unsigned i = 0; i < count; i++) {
         if (!tables_seen(tables, resources[i].tl_name) &&
             uct_md_iface_config_read(md, resources[i].tl_name, NULL, NULL, &config) == UCS_OK) {
-            tables_add(tables, resources[i].tl_name, config);
+            tables_add(tables, component, resources[i].tl_name, config);
         }
-        tables_add_device(tables, &resources[i]);
+        tables_add_device(tables, component, &resources[i]);
     }
     uct_release_tl_resource_list(resources);
 }
@@ -124,11 +141,11 @@ static void tables_read_domains(kvl_tables_t *tables, uct_component_h component,
     }
     for (unsigned i = 0; i < attr->md_resource_count; i++) {
         if (uct_md_open(component, attr->md_resources[i].md_name, config, &md) == UCS_OK) {
-            tables_read_transports(tables, md);
+            tables_read_transports(tables, attr->name, md);
             uct_md_close(md);
         }
     }
-    tables_add(tables, attr->name, config);
+    tables_add(tables, attr->name, NULL, config);
 }
 
 static void tables_read_component(kvl_tables_t *tables, uct_component_h component)
@@ -138,13 +155,17 @@ static void tables_read_component(kvl_tables_t *tables, uct_component_h componen
                       UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT,
     };
     uct_cm_config_t *config;
+    table_t *table;
 
     if (uct_component_query(component, &attr) != UCS_OK) {
         return;
     }
     if ((attr.flags & UCT_COMPONENT_FLAG_CM) &&
         uct_cm_config_read(component, NULL, NULL, &config) == UCS_OK) {
-        tables_add(tables, attr.name, config);
+        table = tables_add(tables, attr.name, NULL, config);
+        if (table) {
+            table->manager = true;
+        }
     }
     attr.field_mask   = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
     attr.md_resources = kvl_calloc(attr.md_resource_count + 1, sizeof(*attr.md_resources));
@@ -221,6 +242,29 @@ void kvl_tables_list(const kvl_tables_t *tables, char *text, size_t size)
     }
 }
 
+/* A connection manager is used whatever the transports are. */
+static bool table_used(const kvl_tables_t *tables, const table_t *table,
+                       kvl_tables_allow_func_t allow, const void *arg)
+{
+    for (size_t i = 0; i < tables->device_count; i++) {
+        const device_t *device = &tables->devices[i];
+        bool mine = table->transport[0] ? strcmp(device->transport, table->transport) == 0
+                                        : strcmp(device->component, table->component) == 0;
+
+        if (mine && allow(device->transport, arg)) {
+            return true;
+        }
+    }
+    return table->manager;
+}
+
+void kvl_tables_allow(kvl_tables_t *tables, kvl_tables_allow_func_t allow, const void *arg)
+{
+    for (size_t i = 0; i < tables->table_count; i++) {
+        tables->tables[i].used = table_used(tables, &tables->tables[i], allow, arg);
+    }
+}
+
 static bool table_owned(const table_t *table, const char *owner)
 {
     size_t length = owner ? strlen(owner) : 0;
@@ -242,6 +286,7 @@ void kvl_tables_try(const kvl_tables_t *tables, const char *owner, const char *n
         }
         if (table_owned(table, owner)) {
             hit_p->owned++;
+            hit_p->used += table->used;
             hit_p->bad_value |= status != UCS_OK;
         } else {
             hit_p->other++;

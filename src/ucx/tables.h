@@ -25,9 +25,15 @@ bool kvl_tables_transport(const kvl_tables_t *tables, size_t index, kvl_transpor
 /* "tcp/lo tcp/eth0 posix/memory", for messages; cut if it is long */
 void kvl_tables_list(const kvl_tables_t *tables, char *text, size_t size);
 
+/* Says which transports UCX may open: tables of the others, and of memory domains without any, are
+ * not in use. All are until this is called. */
+typedef bool (*kvl_tables_allow_func_t)(const char *transport, const void *arg);
+void kvl_tables_allow(kvl_tables_t *tables, kvl_tables_allow_func_t allow, const void *arg);
+
 /* What setting @a name would do in the tables. */
 typedef struct {
     unsigned owned; /* tables of @a owner that take it */
+    unsigned used;  /* ... and are in use */
     unsigned other; /* tables of others that would take it as well */
     bool bad_value; /* at least one knows the name and refuses the value */
     char also[64];  /* an owner of the others, for messages */

@@ -93,6 +93,16 @@ TEST(cut, keeps_the_chunks_of_a_value_where_the_target_counts_them)
     CHECK_EQ(lengths[2], 44);
 }
 
+TEST(cut, of_a_part_of_a_value_ends_at_the_chunks_of_the_value)
+{
+    const kvl_piece_t pieces[] = {{local, 300, mems_a, 777}};
+    kvl_move_t move            = {.pieces = pieces, .piece_count = 1, .value_offset = 700};
+    kvl_cut_t cut;
+
+    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, 128, &cut);
+    CHECK_EQ(cut.length, 700 + 128 - 777);
+}
+
 TEST(cut, ends_exactly_at_the_end_of_a_piece)
 {
     const kvl_piece_t pieces[] = {{local, 128, mems_a, 0}, {local + 500, 128, mems_a, 128}};

@@ -238,6 +238,7 @@ TEST(reply, that_makes_no_sense_is_the_peers_fault_and_touches_nothing)
     head        = was;
     head.length = 299;
     CHECK_EQ(fake_reply(stage.mover, endpoint, &head, bytes, 299), KVL_ERR_PROTOCOL);
+    CHECK_EQ(fake_reply(stage.mover, endpoint, &head, bytes, 300), KVL_ERR_PROTOCOL);
     head        = was;
     head.status = -5; /* no status of ours */
     CHECK_EQ(fake_reply(stage.mover, endpoint, &head, NULL, 0), KVL_ERR_PROTOCOL);
@@ -248,6 +249,21 @@ TEST(reply, that_makes_no_sense_is_the_peers_fault_and_touches_nothing)
     CHECK_MEM_EQ(get->pieces[0].address, before, sizeof(before));
     CHECK_EQ(fake_answer(stage.mover, 0, KVL_OK, true), KVL_OK); /* none of it was taken */
     CHECK_EQ(fake_reply(stage.mover, endpoint, &was, bytes, 300), KVL_ERR_PROTOCOL); /* twice */
+    get_end(get, KVL_OK);
+}
+
+TEST(reply, that_comes_again_does_not_go_to_the_next_op_in_its_place)
+{
+    stage_move_t *get         = get_start(false);
+    const kvl_data_head_t was = fake.questions[0].head;
+
+    fake_complete(0, KVL_OK);
+    CHECK_EQ(fake_answer(stage.mover, 0, KVL_OK, true), KVL_OK);
+    stage_submit(0, stage_move(KVL_MOVE_GET, KVL_LANE_SG, 3, 100));
+    stage_pump();
+    REQUIRE(fake.question_count == 1);
+    CHECK_EQ((uint32_t)fake.questions[0].head.op, (uint32_t)was.op); /* the same place */
+    CHECK_EQ(fake_reply(stage.mover, &fake.endpoints[0], &was, stage.local, 300), KVL_ERR_PROTOCOL);
     get_end(get, KVL_OK);
 }
 

@@ -113,6 +113,25 @@ TEST(onesided, flush_goes_before_new_ops_on_an_sg_endpoint)
     stage_end();
 }
 
+static bool the_first(void)
+{
+    return fake.puts == 1 && fake.flushes == 0;
+}
+
+TEST(onesided, flush_goes_before_new_ops_also_when_the_last_op_completed_at_once)
+{
+    stage_start((stage_params_t){.depth = 2, .sg = 1, .mode = KVL_MODE_IS_ONESIDED});
+    fake.at_once = the_first;
+    stage_submit(0, stage_move(KVL_MOVE_PUT, KVL_LANE_SG, 1, 100));
+    stage_submit(1, stage_move(KVL_MOVE_PUT, KVL_LANE_SG, 5, 100));
+    stage_pump();
+    fake.at_once = NULL;
+    REQUIRE(fake.op_count == 1);
+    CHECK_EQ(fake.ops[0].kind, FAKE_FLUSH);
+    stage_settle();
+    stage_end();
+}
+
 TEST(onesided, ops_that_complete_at_once_stay_on_one_endpoint_and_need_one_flush)
 {
     unsigned i;

@@ -41,6 +41,7 @@ AC_DEFUN([KVL_CHECK_UCX], [
     [AC_MSG_ERROR([UCX $kvl_ucx_major.$kvl_ucx_minor is too old: 1.13 or newer is needed])])
   CFLAGS=$kvl_save_cflags; LIBS=$kvl_save_libs
   kvl_ucx_found="$kvl_ucx_major.$kvl_ucx_minor in $kvl_ucx_where"
+  AC_DEFINE_UNQUOTED([KVL_UCX_BUILT], ["$kvl_ucx_major.$kvl_ucx_minor"], [UCX's API that kvlane was built with])
   AC_SUBST([UCX_CFLAGS])
   AC_SUBST([UCX_LDFLAGS])
   AC_SUBST([UCX_LIBS])

@@ -15,7 +15,7 @@
 #define STOP_MS 10000
 
 /* in the child, between fork and exec: only what is async-signal-safe */
-static void child_exec(char *const *argv, pid_t parent, int output, int keep)
+static void child_exec(const char *const *argv, pid_t parent, int output, int keep)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) {
@@ -27,11 +27,11 @@ static void child_exec(char *const *argv, pid_t parent, int output, int keep)
     if (keep >= 0) {
         fcntl(keep, F_SETFD, 0);
     }
-    execv("/proc/self/exe", argv);
+    execv("/proc/self/exe", (char *const *)argv);
     _exit(127);
 }
 
-static int child_fork(pid_t *pid_p, char *const *argv, int output, int keep)
+static int child_fork(pid_t *pid_p, const char *const *argv, int output, int keep)
 {
     pid_t parent = getpid();
     pid_t pid;
@@ -49,12 +49,12 @@ static int child_fork(pid_t *pid_p, char *const *argv, int output, int keep)
     return 0;
 }
 
-int perf_child_spawn(pid_t *pid_p, char *const *argv, int keep)
+int perf_child_spawn(pid_t *pid_p, const char *const *argv, int keep)
 {
     return child_fork(pid_p, argv, -1, keep);
 }
 
-int perf_child_start(perf_child_t *child, char *const *argv, int keep)
+int perf_child_start(perf_child_t *child, const char *const *argv, int keep)
 {
     int ends[2];
     int status;

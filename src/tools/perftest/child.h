@@ -14,9 +14,9 @@ typedef struct {
 } perf_child_t;
 
 /* @a argv ends with NULL. @a keep: a file descriptor that it inherits, or -1. */
-int perf_child_start(perf_child_t *child, char *const *argv, int keep);
+int perf_child_start(perf_child_t *child, const char *const *argv, int keep);
 /* As above without a pipe: it keeps this process's stdout. */
-int perf_child_spawn(pid_t *pid_p, char *const *argv, int keep);
+int perf_child_spawn(pid_t *pid_p, const char *const *argv, int keep);
 /* Waits for its end, at most @a timeout_ms (negative: as long as it takes, until a signal).
  * Its exit code, 128 + signal, or -1 if it still runs. */
 int perf_child_wait(perf_child_t *child, int timeout_ms);

@@ -17,20 +17,20 @@ int perf_mover_start(perf_child_t *mover, perf_client_t *client)
 {
     const perf_options_t *options = client->options;
     char size[64], batch[16], corrupt[32], line[256];
-    char *argv[] = {options->argv[0],
-                    "--child",
-                    "--mover",
-                    "-t",
-                    "mixed",
-                    "-s",
-                    size,
-                    "-b",
-                    batch,
-                    options->verify ? "-V" : "-q",
-                    "--corrupt",
-                    corrupt,
-                    client->side.address,
-                    NULL};
+    const char *argv[] = {options->argv[0],
+                          "--child",
+                          "--mover",
+                          "-t",
+                          "mixed",
+                          "-s",
+                          size,
+                          "-b",
+                          batch,
+                          options->verify ? "-V" : "-q",
+                          "--corrupt",
+                          corrupt,
+                          client->side.address,
+                          NULL};
     int got;
 
     snprintf(size, sizeof(size), "%llu:%u", (unsigned long long)options->size, options->segments);

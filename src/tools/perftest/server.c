@@ -117,7 +117,7 @@ static void start_responder(server_t *server, unsigned i)
 {
     perf_channel_t *client = &server->clients[i];
     char fd[16];
-    char *argv[] = {server->options->argv[0], "--child", "--responder", fd, NULL};
+    const char *argv[] = {server->options->argv[0], "--child", "--responder", fd, NULL};
 
     snprintf(fd, sizeof(fd), "%d", client->fd);
     if (perf_channel_send(client, "ok") ||

@@ -16,7 +16,7 @@
 static int start_server(perf_side_t *side, const perf_options_t *options, unsigned *control_p)
 {
     char port[16], bytes[32], line[512];
-    char *argv[] = {options->argv[0], "--child", "-p", port, "-m", bytes, NULL};
+    const char *argv[] = {options->argv[0], "--child", "-p", port, "-m", bytes, NULL};
     int got;
 
     snprintf(port, sizeof(port), "%u", options->port_given ? options->port : 0);
@@ -36,7 +36,7 @@ static int start_server(perf_side_t *side, const perf_options_t *options, unsign
 static int start_responder(perf_side_t *side, const perf_options_t *options)
 {
     char fd[16];
-    char *argv[] = {options->argv[0], "--child", "--responder", fd, NULL};
+    const char *argv[] = {options->argv[0], "--child", "--responder", fd, NULL};
     int ends[2];
     int status;
 

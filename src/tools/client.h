@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What kvlane and kvlane_info share: a client of one node, and how they print. */
+#ifndef KVL_TOOLS_CLIENT_H
+#define KVL_TOOLS_CLIENT_H
+
+#include <kvlane/cache.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct {
+    kvl_config_t *config;
+    kvl_engine_t *engine;
+    kvl_cache_t *cache;
+} kvl_tool_client_t;
+
+/* Connects within @a timeout_ms (0: KVLANE_TIMEOUT). On failure there is nothing to disconnect;
+ * the text is in kvl_error_text(). */
+kvl_status_t kvl_tool_connect(kvl_tool_client_t *client, const char *node, int64_t timeout_ms);
+void kvl_tool_disconnect(kvl_tool_client_t *client);
+
+/* "2.5" to milliseconds; -1 unless 0.001 to 86400 */
+int kvl_tool_seconds(const char *text, int64_t *ms_p);
+
+/* a text in quotes, escaped; bytes that are no UTF-8 become U+FFFD */
+void kvl_tool_json_text(FILE *stream, const char *text);
+
+/* a table, or one JSON object without a line end */
+void kvl_tool_print_stat(FILE *stream, const kvl_node_stat_t *stat, bool json);
+
+#endif

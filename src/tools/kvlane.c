@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/client.h"
+#include "tools/common.h"
+
+#include "base/config.h"
+
+#include <kvlane/cache.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* kvlane: a node's values from the command line. */
+
+#define NAME        "kvlane"
+#define SEGMENT_MIN ((size_t)1 << 20)
+#define GET_TRIES   5 /* the value may change between the question for its length and the get */
+#define READ_STEP   ((size_t)1 << 20)
+
+typedef struct {
+    const char *node;
+    bool json;
+    int64_t timeout_ms;
+    kvl_tool_client_t client;
+} run_t;
+
+static const char usage_text[] =
+    "Usage: kvlane -s ADDR:PORT [OPTION]... COMMAND\n"
+    "Stores, fetches and looks up values at a kvlane node.\n"
+    "\n"
+    "  put KEY FILE     store the file's bytes as the key's value; FILE - is standard input\n"
+    "  get KEY FILE     write the key's value to the file, all of it or nothing; - is standard output\n"
+    "  exists KEY...    is there a value, and how long is it?\n"
+    "  rm KEY...        forget keys\n"
+    "  stat             what the node says of itself\n"
+    "\n"
+    "  -s, --server ADDR:PORT   the node\n"
+    "  -J, --json               one JSON object on standard output\n"
+    "  -T, --timeout SECONDS    deadline of the whole (default: KVLANE_TIMEOUT, 30 s)\n"
+    "  -h, --help               print this and exit\n"
+    "  -V, --version            print the versions of kvlane and UCX and exit\n"
+    "\n"
+    "A key is 1 to 255 bytes, a value 1 byte or more. Exit codes: 0 done (exists, rm: all keys were\n"
+    "there), 1 failed or missing, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+    {"server", required_argument, NULL, 's'},  {"json", no_argument, NULL, 'J'},
+    {"timeout", required_argument, NULL, 'T'}, {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0},
+};
+
+/* ---- batches ---- */
+
+/* The complete batch, or NULL (said). */
+static kvl_batch_t *run_batch(run_t *run, kvl_cache_op_t op, const kvl_item_t *items, size_t count)
+{
+    kvl_batch_params_t params = {.timeout_ms = run->timeout_ms};
+    kvl_batch_t *batch;
+
+    if (kvl_cache_submit(run->client.cache, op, items, count, &params, &batch) != KVL_INPROGRESS) {
+        kvl_tool_failed(NAME, "%s", kvl_error_text());
+        return NULL;
+    }
+    kvl_batch_wait(batch, -1);
+    return batch;
+}
+
+/* Status of the only item; KVL_ERR_CANCELED if it could not be submitted. Says what failed, but for
+ * @a quiet_about. */
+static kvl_status_t run_item(run_t *run, kvl_cache_op_t op, const kvl_item_t *item,
+                             kvl_status_t quiet_about, uint64_t *length_p)
+{
+    kvl_batch_t *batch = run_batch(run, op, item, 1);
+    kvl_status_t status;
+
+    if (!batch) {
+        return KVL_ERR_CANCELED;
+    }
+    status = kvl_batch_item(batch, 0, length_p);
+    if (status == KVL_ERR_NOT_FOUND) {
+        kvl_tool_failed(NAME, "%s: no such key at %s", (const char *)item->key, run->node);
+    } else if (status != KVL_OK && status != quiet_about) {
+        kvl_tool_failed(NAME, "%s: %s: %s", (const char *)item->key, kvl_status_name(status),
+                        kvl_batch_cause(batch));
+    }
+    kvl_batch_release(batch);
+    return status;
+}
+
+/* Cuts memory into at most KVL_SEGMENTS_MAX segments; returns how many. */
+static size_t cut_segments(void *memory, size_t length, kvl_region_t *region,
+                           kvl_segment_t *segments)
+{
+    size_t piece = (length + KVL_SEGMENTS_MAX - 1) / KVL_SEGMENTS_MAX, count = 0;
+
+    piece = piece < SEGMENT_MIN ? SEGMENT_MIN : piece;
+    for (size_t at = 0; at < length; at += piece) {
+        segments[count++] = (kvl_segment_t){
+            .address = (char *)memory + at,
+            .length  = length - at < piece ? length - at : piece,
+            .region  = region,
+        };
+    }
+    return count;
+}
+
+/* One put or get of one value in plain memory. */
+static kvl_status_t move_value(run_t *run, kvl_cache_op_t op, const char *key, void *memory,
+                               size_t length, kvl_status_t quiet_about)
+{
+    kvl_segment_t segments[KVL_SEGMENTS_MAX];
+    kvl_item_t item = {.key = key, .key_length = strlen(key), .segments = segments};
+    kvl_region_t *region;
+    kvl_status_t status;
+
+    if (kvl_region_register(run->client.engine, memory, length, &region) != KVL_OK) {
+        kvl_tool_failed(NAME, "%s", kvl_error_text());
+        return KVL_ERR_REGISTER;
+    }
+    item.segment_count = cut_segments(memory, length, region, segments);
+    status             = run_item(run, op, &item, quiet_about, NULL);
+    kvl_region_release(region);
+    return status;
+}
+
+/* ---- put ---- */
+
+/* All that comes from @a fd, in memory to be freed. */
+static int read_all(int fd, const char *path, char **memory_p, size_t *length_p)
+{
+    char *memory  = NULL;
+    size_t length = 0, room = 0;
+    ssize_t some;
+
+    do {
+        if (room - length < READ_STEP) {
+            char *larger = realloc(memory, room = 2 * room + READ_STEP);
+
+            if (!larger) {
+                free(memory);
+                return kvl_tool_failed(NAME, "%s: no memory for %zu bytes", path, room);
+            }
+            memory = larger;
+        }
+        some = read(fd, memory + length, room - length);
+        length += some > 0 ? (size_t)some : 0;
+    } while (some > 0 || (some < 0 && errno == EINTR));
+    if (some < 0 || length == 0) {
+        free(memory);
+        return kvl_tool_failed(NAME, "%s: %s", path,
+                               some < 0 ? strerror(errno) : "empty: a value has at least one byte");
+    }
+    *memory_p = memory;
+    *length_p = length;
+    return KVL_EXIT_OK;
+}
+
+static int read_file(const char *path, char **memory_p, size_t *length_p)
+{
+    int fd, code;
+
+    if (strcmp(path, "-") == 0) {
+        return read_all(STDIN_FILENO, "standard input", memory_p, length_p);
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
+    }
+    code = read_all(fd, path, memory_p, length_p);
+    close(fd);
+    return code;
+}
+
+static int command_put(run_t *run, char **words)
+{
+    char *memory;
+    size_t length;
+    kvl_status_t status;
+
+    if (read_file(words[1], &memory, &length)) {
+        return KVL_EXIT_FAILED;
+    }
+    status = move_value(run, KVL_CACHE_PUT, words[0], memory, length, KVL_OK);
+    free(memory);
+    if (status != KVL_OK) {
+        return KVL_EXIT_FAILED;
+    }
+    if (run->json) {
+        printf("{\"command\": \"put\", \"key\": ");
+        kvl_tool_json_text(stdout, words[0]);
+        printf(", \"bytes\": %zu}\n", length);
+    }
+    return KVL_EXIT_OK;
+}
+
+/* ---- get ---- */
+
+static int write_all(int fd, const char *path, const char *memory, size_t length)
+{
+    for (size_t done = 0; done < length;) {
+        ssize_t some = write(fd, memory + done, length - done);
+
+        if (some < 0 && errno != EINTR) {
+            return kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
+        }
+        done += some > 0 ? (size_t)some : 0;
+    }
+    return KVL_EXIT_OK;
+}
+
+/* Writes beside @a path and renames, so that the file is whole or not there. What is no regular
+ * file (a pipe, a device) is written as it is. */
+static int write_file(const char *path, const char *memory, size_t length)
+{
+    char temporary[4096];
+    struct stat old;
+    mode_t mask = umask(0);
+    bool exists = stat(path, &old) == 0;
+    int fd, code;
+
+    umask(mask);
+    if (exists && !S_ISREG(old.st_mode)) {
+        fd   = open(path, O_WRONLY | O_CLOEXEC);
+        code = fd < 0 ? kvl_tool_failed(NAME, "%s: %s", path, strerror(errno))
+                      : write_all(fd, path, memory, length);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return code;
+    }
+    if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary)) {
+        return kvl_tool_failed(NAME, "%s: the name is too long", path);
+    }
+    fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) {
+        return kvl_tool_failed(NAME, "%s: %s", temporary, strerror(errno));
+    }
+    code = write_all(fd, path, memory, length);
+    if (code == KVL_EXIT_OK && (fchmod(fd, exists ? old.st_mode & 07777 : 0666 & ~mask) != 0 ||
+                                fsync(fd) != 0 || close(fd) != 0 || rename(temporary, path) != 0)) {
+        code = kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
+    }
+    if (code != KVL_EXIT_OK) {
+        unlink(temporary);
+    }
+    return code;
+}
+
+/* The value in memory to be freed. KVL_ERR_LENGTH: it has changed meanwhile, try again. */
+static kvl_status_t fetch(run_t *run, const char *key, char **memory_p, uint64_t *length_p)
+{
+    kvl_item_t item     = {.key = key, .key_length = strlen(key)};
+    kvl_status_t status = run_item(run, KVL_CACHE_EXISTS, &item, KVL_OK, length_p);
+    char *memory;
+
+    if (status != KVL_OK) {
+        return status;
+    }
+    memory = malloc(*length_p);
+    if (!memory) {
+        kvl_tool_failed(NAME, "%s: no memory for %llu bytes", key, (unsigned long long)*length_p);
+        return KVL_ERR_NO_MEMORY;
+    }
+    status = move_value(run, KVL_CACHE_GET, key, memory, *length_p, KVL_ERR_LENGTH);
+    if (status != KVL_OK) {
+        free(memory);
+        return status;
+    }
+    *memory_p = memory;
+    return KVL_OK;
+}
+
+static int command_get(run_t *run, char **words)
+{
+    bool to_stdout      = strcmp(words[1], "-") == 0;
+    kvl_status_t status = KVL_ERR_LENGTH;
+    char *memory;
+    uint64_t length;
+    int code;
+
+    for (unsigned i = 0; i < GET_TRIES && status == KVL_ERR_LENGTH; i++) {
+        status = fetch(run, words[0], &memory, &length);
+    }
+    if (status == KVL_ERR_LENGTH) {
+        return kvl_tool_failed(NAME, "%s: its length changes all the time", words[0]);
+    }
+    if (status != KVL_OK) {
+        return KVL_EXIT_FAILED;
+    }
+    code = to_stdout ? write_all(STDOUT_FILENO, "standard output", memory, length)
+                     : write_file(words[1], memory, length);
+    free(memory);
+    if (code == KVL_EXIT_OK && run->json && !to_stdout) {
+        printf("{\"command\": \"get\", \"key\": ");
+        kvl_tool_json_text(stdout, words[0]);
+        printf(", \"bytes\": %llu}\n", (unsigned long long)length);
+    }
+    return code;
+}
+
+/* ---- exists, rm ---- */
+
+/* what a key's answer says */
+static const char *answer_word(kvl_cache_op_t op, kvl_status_t status)
+{
+    if (status == KVL_OK) {
+        return op == KVL_CACHE_EXISTS ? "yes" : "removed";
+    }
+    return status == KVL_ERR_NOT_FOUND ? "no" : kvl_status_name(status);
+}
+
+static void print_answer(const run_t *run, kvl_cache_op_t op, const char *key, kvl_status_t status,
+                         uint64_t length)
+{
+    if (run->json) {
+        printf("{\"key\": ");
+        kvl_tool_json_text(stdout, key);
+        printf(", \"status\": \"%s\"", kvl_status_name(status));
+        if (op == KVL_CACHE_EXISTS && status == KVL_OK) {
+            printf(", \"bytes\": %llu", (unsigned long long)length);
+        }
+        printf("}");
+    } else if (op == KVL_CACHE_EXISTS && status == KVL_OK) {
+        printf("%s  %s  %llu bytes\n", key, answer_word(op, status), (unsigned long long)length);
+    } else {
+        printf("%s  %s\n", key, answer_word(op, status));
+    }
+}
+
+static int print_answers(const run_t *run, kvl_cache_op_t op, const kvl_batch_t *batch, char **keys,
+                         size_t count)
+{
+    int code  = KVL_EXIT_OK;
+    bool said = false;
+
+    if (run->json) {
+        printf("{\"command\": \"%s\", \"keys\": [", op == KVL_CACHE_EXISTS ? "exists" : "rm");
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length     = 0;
+        kvl_status_t status = kvl_batch_item(batch, i, &length);
+
+        if (run->json && i > 0) {
+            printf(", ");
+        }
+        print_answer(run, op, keys[i], status, length);
+        code = status == KVL_OK ? code : KVL_EXIT_FAILED;
+        if (status != KVL_OK && status != KVL_ERR_NOT_FOUND && !said) {
+            kvl_tool_failed(NAME, "%s: %s", keys[i], kvl_batch_cause(batch));
+            said = true;
+        }
+    }
+    if (run->json) {
+        printf("]}\n");
+    }
+    return code;
+}
+
+static int ask_keys(run_t *run, kvl_cache_op_t op, char **keys)
+{
+    kvl_item_t *items;
+    kvl_batch_t *batch;
+    size_t count = 0;
+    int code;
+
+    while (keys[count]) {
+        count++;
+    }
+    items = calloc(count, sizeof(*items));
+    if (!items) {
+        return kvl_tool_failed(NAME, "no memory for %zu keys", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        items[i].key        = keys[i];
+        items[i].key_length = strlen(keys[i]);
+    }
+    batch = run_batch(run, op, items, count);
+    code  = batch ? print_answers(run, op, batch, keys, count) : KVL_EXIT_FAILED;
+    if (batch) {
+        kvl_batch_release(batch);
+    }
+    free(items);
+    return code;
+}
+
+static int command_exists(run_t *run, char **words)
+{
+    return ask_keys(run, KVL_CACHE_EXISTS, words);
+}
+
+static int command_rm(run_t *run, char **words)
+{
+    return ask_keys(run, KVL_CACHE_REMOVE, words);
+}
+
+/* ---- stat ---- */
+
+static int command_stat(run_t *run, char **words)
+{
+    kvl_node_stat_t stat;
+
+    (void)words;
+    if (kvl_cache_stat(run->client.cache, run->timeout_ms, &stat) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    }
+    kvl_tool_print_stat(stdout, &stat, run->json);
+    if (run->json) {
+        printf("\n");
+    }
+    return KVL_EXIT_OK;
+}
+
+/* ---- the command line ---- */
+
+typedef struct {
+    const char *name;
+    int (*run)(run_t *run, char **words);
+    int words_min, words_max;
+    const char *words;
+} command_t;
+
+static const command_t commands[] = {
+    {"put", command_put, 2, 2, "KEY FILE"},
+    {"get", command_get, 2, 2, "KEY FILE"},
+    {"exists", command_exists, 1, KVL_BATCH_MAX, "KEY..."},
+    {"rm", command_rm, 1, KVL_BATCH_MAX, "KEY..."},
+    {"stat", command_stat, 0, 0, ""},
+};
+
+static const command_t *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* Keys are checked here, so that a wrong one is wrong usage. */
+static int check_words(const command_t *command, char **words, int count)
+{
+    int keys = command->words_min == 2 ? 1 : count;
+
+    if (count < command->words_min || count > command->words_max) {
+        return kvl_tool_usage(NAME, "kvlane %s %s", command->name,
+                              command->words[0] ? command->words : "takes nothing more");
+    }
+    for (int i = 0; i < keys; i++) {
+        size_t length = strlen(words[i]);
+
+        if (length < 1 || length > KVL_KEY_MAX) {
+            return kvl_tool_usage(NAME, "key %.40s: %zu bytes; a key has 1 to %d", words[i], length,
+                                  KVL_KEY_MAX);
+        }
+    }
+    return KVL_EXIT_OK;
+}
+
+static int run_command(run_t *run, int argc, char **argv)
+{
+    const command_t *command = argc > 0 ? find_command(argv[0]) : NULL;
+    int code;
+
+    if (!command) {
+        return kvl_tool_usage(NAME,
+                              argc > 0 ? "%s: no such command; there are put, get, exists, rm, "
+                                         "stat"
+                                       : "which command? put, get, exists, rm or stat",
+                              argc > 0 ? argv[0] : "");
+    }
+    code = check_words(command, argv + 1, argc - 1);
+    if (code != KVL_EXIT_OK) {
+        return code;
+    }
+    if (!run->node) {
+        return kvl_tool_usage(NAME, "-s ADDR:PORT: which node?");
+    }
+    if (kvl_tool_connect(&run->client, run->node, run->timeout_ms) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    }
+    code = command->run(run, argv + 1);
+    kvl_tool_disconnect(&run->client);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    run_t run = {0};
+    int letter;
+
+    kvl_tool_start(argc, argv);
+    while ((letter = getopt_long(argc, argv, "+s:JT:hV", long_options, NULL)) != -1) {
+        switch (letter) {
+        case 's':
+            run.node = optarg;
+            break;
+        case 'J':
+            run.json = true;
+            break;
+        case 'T':
+            if (kvl_tool_seconds(optarg, &run.timeout_ms)) {
+                return kvl_tool_usage(NAME, "-T %s: seconds, from 0.001 to 86400", optarg);
+            }
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            return kvl_tool_end(NAME, KVL_EXIT_OK);
+        case 'V':
+            kvl_tool_version(stdout, NAME);
+            return kvl_tool_end(NAME, KVL_EXIT_OK);
+        default:
+            fprintf(stderr, "Try `%s --help'.\n", NAME);
+            return KVL_EXIT_USAGE;
+        }
+    }
+    return kvl_tool_end(NAME, run_command(&run, argc - optind, argv + optind));
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+
+#include "tools/client.h"
+#include "tools/common.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* kvlane_info: versions, settings, and what a session with a node looks like. */
+
+#define NAME "kvlane_info"
+
+static const char usage_text[] =
+    "Usage: kvlane_info -v | -c | -s ADDR:PORT [OPTION]...\n"
+    "Tells what kvlane is, how it is set, and how it talks to a node.\n"
+    "\n"
+    "  -v, --versions           versions and paths of kvlane and of UCX\n"
+    "  -c, --config             every setting: value, default, unit, source and meaning\n"
+    "  -s, --session ADDR:PORT  connect to a node: lanes, workers, endpoints, transports, modes,\n"
+    "                           depth in force, counters, and what the node says of itself\n"
+    "  -J, --json               one JSON object a line\n"
+    "  -T, --timeout SECONDS    of -s (default: KVLANE_TIMEOUT, 30 s)\n"
+    "  -h, --help               print this and exit\n"
+    "  -V, --version            print the versions of kvlane and UCX and exit\n"
+    "\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+    {"versions", no_argument, NULL, 'v'},      {"config", no_argument, NULL, 'c'},
+    {"session", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'J'},
+    {"timeout", required_argument, NULL, 'T'}, {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0},
+};
+
+typedef struct {
+    bool versions, config, json;
+    const char *node;
+    int64_t timeout_ms;
+} options_t;
+
+/* ---- -v ---- */
+
+static void print_versions(bool json)
+{
+    char self[PATH_MAX] = "?";
+    ssize_t length      = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    self[length > 0 ? length : 1] = '\0';
+    if (json) {
+        printf("{\"kvlane\": \"%s\", \"path\": ", kvl_version());
+        kvl_tool_json_text(stdout, self);
+        printf(", \"ucx_built\": \"%s\", \"ucx_loaded\": \"%s\", \"ucx_path\": ", KVL_UCX_BUILT,
+               kvl_ucx_version());
+        kvl_tool_json_text(stdout, kvl_ucx_path());
+        printf("}\n");
+        return;
+    }
+    printf("kvlane      %s (%s)\n", kvl_version(), self);
+    printf("UCX built   %s\n", KVL_UCX_BUILT);
+    printf("UCX loaded  %s (%s)\n", kvl_ucx_version(),
+           kvl_ucx_path()[0] ? kvl_ucx_path() : "path unknown");
+}
+
+/* ---- -c ---- */
+
+static int print_config(bool json)
+{
+    kvl_config_t *config;
+
+    if (kvl_config_create(&config) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    }
+    kvl_config_print(config, stdout, json);
+    kvl_config_destroy(config);
+    return KVL_EXIT_OK;
+}
+
+/* ---- -s ---- */
+
+static void print_session_text(const options_t *options, kvl_tool_client_t *client,
+                               const kvl_session_info_t *session, const kvl_node_stat_t *stat)
+{
+    printf("node %s\n", options->node);
+    printf("  version      %s\n", session->node_version);
+    printf("  transport    %s\n", session->transport);
+    printf("  mode         put %s, get %s\n", session->put_mode, session->get_mode);
+    printf("  depth        %u items under way (in force: the smaller of both sides')\n",
+           session->depth);
+    printf("  lane ctrl    1 endpoint, for messages\n");
+    printf("  lane data    1 endpoint, at most %u operations outstanding\n", session->data_depth);
+    printf("  lane sg      %u endpoints, at most 1 operation outstanding on each\n",
+           session->sg_endpoints);
+    printf("\n");
+    kvl_engine_print(client->engine, stdout, 0);
+    printf("\nthe node says\n");
+    kvl_tool_print_stat(stdout, stat, false);
+}
+
+static void print_session_json(const options_t *options, kvl_tool_client_t *client,
+                               const kvl_session_info_t *session, const kvl_node_stat_t *stat)
+{
+    printf("{\"node\": ");
+    kvl_tool_json_text(stdout, options->node);
+    printf(", \"version\": ");
+    kvl_tool_json_text(stdout, session->node_version);
+    printf(", \"transport\": ");
+    kvl_tool_json_text(stdout, session->transport);
+    printf(", \"put_mode\": \"%s\", \"get_mode\": \"%s\", \"depth\": %u, \"data_depth\": %u, "
+           "\"sg_endpoints\": %u, \"stat\": ",
+           session->put_mode, session->get_mode, session->depth, session->data_depth,
+           session->sg_endpoints);
+    kvl_tool_print_stat(stdout, stat, true);
+    printf(", \"engine\": ");
+    kvl_engine_print(client->engine, stdout, 1);
+    printf("}\n");
+}
+
+static int print_session(const options_t *options)
+{
+    kvl_tool_client_t client;
+    kvl_session_info_t session;
+    kvl_node_stat_t stat;
+    int code = KVL_EXIT_OK;
+
+    if (kvl_tool_connect(&client, options->node, options->timeout_ms) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    }
+    if (kvl_cache_session(client.cache, &session) != KVL_OK ||
+        kvl_cache_stat(client.cache, options->timeout_ms, &stat) != KVL_OK) {
+        code = kvl_tool_failed(NAME, "%s", kvl_error_text());
+    } else if (options->json) {
+        print_session_json(options, &client, &session, &stat);
+    } else {
+        print_session_text(options, &client, &session, &stat);
+    }
+    kvl_tool_disconnect(&client);
+    return code;
+}
+
+/* ---- the whole ---- */
+
+static int run(const options_t *options)
+{
+    int code = KVL_EXIT_OK;
+
+    if (!options->versions && !options->config && !options->node) {
+        return kvl_tool_usage(NAME, "what? -v, -c or -s ADDR:PORT");
+    }
+    if (options->versions) {
+        print_versions(options->json);
+    }
+    if (options->config) {
+        code = print_config(options->json);
+    }
+    if (code == KVL_EXIT_OK && options->node) {
+        code = print_session(options);
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    options_t options = {0};
+    int letter;
+
+    kvl_tool_start(argc, argv);
+    while ((letter = getopt_long(argc, argv, "vcs:JT:hV", long_options, NULL)) != -1) {
+        switch (letter) {
+        case 'v':
+            options.versions = true;
+            break;
+        case 'c':
+            options.config = true;
+            break;
+        case 's':
+            options.node = optarg;
+            break;
+        case 'J':
+            options.json = true;
+            break;
+        case 'T':
+            if (kvl_tool_seconds(optarg, &options.timeout_ms)) {
+                return kvl_tool_usage(NAME, "-T %s: seconds, from 0.001 to 86400", optarg);
+            }
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            return kvl_tool_end(NAME, KVL_EXIT_OK);
+        case 'V':
+            kvl_tool_version(stdout, NAME);
+            return kvl_tool_end(NAME, KVL_EXIT_OK);
+        default:
+            fprintf(stderr, "Try `%s --help'.\n", NAME);
+            return KVL_EXIT_USAGE;
+        }
+    }
+    if (optind < argc) {
+        return kvl_tool_usage(NAME, "%s: what is that?", argv[optind]);
+    }
+    return kvl_tool_end(NAME, run(&options));
+}

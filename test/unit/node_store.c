@@ -2,8 +2,10 @@
 #include "shim/shim.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "node/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -476,4 +478,56 @@ TEST(holder_close, drops_commits_that_wait)
     kvl_holder_close(&f.a, true);
     CHECK_EQ(stats_of(&f).bytes_used, 0);
     teardown(&f);
+}
+
+/* one value through all of its life; what fails is left out */
+static void live_once(void)
+{
+    kvl_store_params_t params = {.max_leases = 100, .secret = 5};
+    static uint8_t memory[64 << 10];
+    kvl_store_t *store;
+    kvl_holder_t holder;
+    kvl_grant_t grant, place;
+    kvl_found_value_t found;
+    unsigned i;
+
+    if (kvl_store_create(&params, &store) != KVL_OK) {
+        return;
+    }
+    (void)kvl_store_add_slab(store, memory, sizeof(memory));
+    kvl_holder_init(&holder, store);
+    (void)kvl_store_put(&holder, key_of("short"), "hello", 5);
+    if (kvl_store_reserve(&holder, key_of("k"), 1000, KVL_SECOND, &grant) == KVL_OK) {
+        for (i = 0; i < 1000; i += 2) { /* every second byte: ranges grow */
+            kvl_store_op_t op = op_of(&grant, i, 1);
+            kvl_lease_t *lease;
+
+            if (kvl_store_put_begin(&holder, &op, &lease, &place) == KVL_OK) {
+                kvl_store_put_end(lease, KVL_OK);
+            }
+        }
+        CHECK(commit(&holder, &grant, 1000, 1) != KVL_OK);
+    }
+    if (kvl_store_reserve(&holder, key_of("k"), 1000, KVL_SECOND, &grant) == KVL_OK) {
+        CHECK_EQ(commit(&holder, &grant, 1000, 0), KVL_OK);
+        if (kvl_store_read(&holder, key_of("k"), 0, KVL_SECOND, &found) == KVL_OK) {
+            CHECK_EQ(found.length, 1000);
+        }
+    }
+    kvl_holder_close(&holder, true);
+    kvl_store_destroy(store);
+}
+
+TEST(store_life, survives_each_failed_allocation)
+{
+    unsigned n;
+    char rule[64];
+
+    for (n = 1; n < 40; n++) {
+        snprintf(rule, sizeof(rule), "alloc:fail@%u", n);
+        REQUIRE(kvl_fault_setup(rule, 0) == KVL_OK);
+        live_once();
+    }
+    CHECK(kvl_fault_hits(KVL_FAULT_ALLOC) < 40); /* so the last round met none */
+    kvl_fault_setup(NULL, 0);
 }

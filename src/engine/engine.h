@@ -95,6 +95,10 @@ struct kvl_region {
     kvl_list_t link;               /* in the engine: all regions */
 };
 
+/* kvl_region_alloc() without touching the memory: its owner fills it (fill.h), having looked whether
+ * there is room; else its first use may be a SIGBUS. */
+kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl_region_t **region_p);
+
 /* The region that holds [address, address + length), NULL if none. Any thread. */
 kvl_region_t *kvl_region_find(kvl_engine_t *engine, const void *address, size_t length);
 /* The region with this id if it is exported, NULL if not. */

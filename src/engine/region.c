@@ -80,9 +80,6 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     region->length  = length;
     pthread_mutex_lock(&engine->region_lock);
     status = region_map(region);
-    if (status == KVL_OK && !address && (status = region_touch(region)) != KVL_OK) {
-        region_unmap(region);
-    }
     if (status == KVL_OK) {
         region->id = ++engine->last_region_id;
         kvl_list_push_back(&engine->regions, &region->link);
@@ -109,12 +106,29 @@ kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t len
     return region_create(engine, address, length, region_p);
 }
 
-kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
+kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
 {
     if (!engine || !region_p || !length) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL, or length is 0");
     }
     return region_create(engine, NULL, length, region_p);
+}
+
+kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
+{
+    kvl_region_t *region;
+    kvl_status_t status = kvl_region_alloc_untouched(engine, length, &region);
+
+    if (status != KVL_OK) {
+        return status;
+    }
+    status = region_touch(region);
+    if (status != KVL_OK) {
+        kvl_region_release(region);
+        return status;
+    }
+    *region_p = region;
+    return KVL_OK;
 }
 
 void *kvl_region_address(const kvl_region_t *region)

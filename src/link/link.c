@@ -147,7 +147,7 @@ static void link_begin_reset(kvl_link_t *link)
     }
     link->failed = false;
     link->state  = KVL_LINK_RESETTING;
-    kvl_link_prefault_stop(link);
+    kvl_fill_stop(&link->fill);
     link->resets++;
     kvl_timer_cancel(kvl_engine_timers(link->engine), &link->timer);
     if (link->mover) {
@@ -297,7 +297,7 @@ void kvl_link_set_up(kvl_link_t *link)
     link->up_due   = true;
     link->connects++;
     link->retired_count = 0; /* the peer heard of them in HELLO */
-    kvl_link_prefault_start(link);
+    kvl_link_prefault(link);
     kvl_info("link %s: up: put %s, get %s over %s, depth %u, %u sg endpoints", link->address,
              kvl_mode_name(link->put_mode), kvl_mode_name(link->get_mode), link->info.transport,
              link->terms.depth, link->terms.sg_endpoints);

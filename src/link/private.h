@@ -3,11 +3,9 @@
 #ifndef KVL_LINK_PRIVATE_H
 #define KVL_LINK_PRIVATE_H
 
+#include "engine/fill.h"
 #include "link/link.h"
 #include "link/sendbuf.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 #define KVL_LINK_TEXT 320
 
@@ -53,15 +51,6 @@ typedef struct {
     uint64_t seed;
 } kvl_selftest_state_t;
 
-/* the filling of mappings (prefault.c); ranges are constant while the thread runs */
-typedef struct {
-    pthread_t thread;
-    bool running;
-    _Atomic bool stop;
-    kvl_iov_t *ranges;
-    unsigned count;
-} kvl_prefault_t;
-
 struct kvl_link {
     /* constant after create */
     kvl_engine_t *engine;
@@ -86,7 +75,7 @@ struct kvl_link {
     kvl_mode_t put_mode, get_mode;
     kvl_mover_t *mover;
     kvl_selftest_state_t test;
-    kvl_prefault_t prefault;
+    kvl_fill_t fill; /* of mappings (prefault.c) */
 
     kvl_sendpool_t pool;
     kvl_sendbuf_t *building;
@@ -131,8 +120,7 @@ void kvl_link_test_start(kvl_link_t *link);
 void kvl_link_test_cleanup(kvl_link_t *link);
 
 /* prefault.c */
-void kvl_link_prefault_start(kvl_link_t *link);
-void kvl_link_prefault_stop(kvl_link_t *link);
+void kvl_link_prefault(kvl_link_t *link);
 
 /* call.c */
 void kvl_link_answered(kvl_link_t *link, const kvl_am_t *am);

@@ -162,7 +162,7 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
     for (i = 0; status == KVL_OK && i < count; i++) {
         kvl_region_t *region;
 
-        status = kvl_region_alloc(node->engine, length, &region);
+        status = kvl_region_alloc_untouched(node->engine, length, &region);
         if (status == KVL_OK) {
             node->regions[node->region_count++] = region;
             kvl_fill_add(&node->fill, kvl_region_address(region), length);

@@ -4,8 +4,8 @@
 #define KVL_NODE_PRIVATE_H
 
 #include "engine/engine.h"
+#include "engine/fill.h"
 #include "link/server.h"
-#include "node/fill.h"
 #include "node/store.h"
 
 #include <kvlane/node.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "node/fill.h"
+#include "engine/fill.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -22,19 +23,20 @@
 static void *fill_main(void *arg)
 {
     kvl_fill_t *fill = arg;
+    uint64_t bytes   = 0;
     unsigned i;
 
     for (i = 0; i < fill->count; i++) {
         size_t at, left;
 
-        for (at = 0; at < fill->ranges[i].length; at += STEP_BYTES) {
+        for (at = 0; at < fill->ranges[i].length; at += STEP_BYTES, bytes += STEP_BYTES) {
             left = fill->ranges[i].length - at;
-            if (atomic_load(&fill->stop)) {
+            if (atomic_load(&fill->stop) || (fill->max_bytes && bytes >= fill->max_bytes)) {
                 return NULL;
             }
             if (madvise(fill->ranges[i].address + at, left < STEP_BYTES ? left : STEP_BYTES,
                         MADV_POPULATE_WRITE)) {
-                kvl_debug("node: its memory comes in as it is used (%s)", strerror(errno));
+                kvl_debug("fill: memory comes in as it is used (%s)", strerror(errno));
                 return NULL;
             }
         }
@@ -44,14 +46,23 @@ static void *fill_main(void *arg)
 
 void kvl_fill_add(kvl_fill_t *fill, void *address, size_t length)
 {
-    fill->ranges[fill->count].address = address;
-    fill->ranges[fill->count].length = length;
-    fill->count++;
+    if (fill->count == fill->capacity) {
+        unsigned capacity       = fill->capacity ? 2 * fill->capacity : 16;
+        kvl_fill_range_t *grown = kvl_realloc(fill->ranges, capacity * sizeof(*grown));
+
+        if (!grown) {
+            return;
+        }
+        fill->ranges   = grown;
+        fill->capacity = capacity;
+    }
+    fill->ranges[fill->count++] = (kvl_fill_range_t){address, length};
 }
 
 void kvl_fill_start(kvl_fill_t *fill)
 {
-    fill->started = pthread_create(&fill->thread, NULL, fill_main, fill) == 0;
+    atomic_store(&fill->stop, false);
+    fill->started = fill->count && pthread_create(&fill->thread, NULL, fill_main, fill) == 0;
 }
 
 void kvl_fill_stop(kvl_fill_t *fill)
@@ -61,4 +72,7 @@ void kvl_fill_stop(kvl_fill_t *fill)
         pthread_join(fill->thread, NULL);
         fill->started = false;
     }
+    kvl_free(fill->ranges);
+    fill->ranges = NULL;
+    fill->count = fill->capacity = 0;
 }

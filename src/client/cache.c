@@ -114,6 +114,10 @@ static kvl_status_t cache_connect_until(kvl_cache_t *cache, int64_t until_ns)
         kvl_engine_leave(cache->engine);
         return status;
     }
+    if (status != KVL_INPROGRESS) { /* unless there is no next one in time */
+        waiter.status = status;
+        snprintf(waiter.text, sizeof(waiter.text), "%s", kvl_link_cause(cache->link));
+    }
     kvl_list_push_back(&cache->waiters, &waiter.link);
     kvl_engine_leave(cache->engine);
     kvl_engine_wait(cache->engine, &waiter.flag, until_ns);

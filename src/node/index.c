@@ -48,6 +48,7 @@ static void index_move(kvl_index_t *index)
     for (moves = 0; index->old && moves < MOVES; moves++) {
         kvl_value_t *value = index->old[index->old_at];
 
+        index->old[index->old_at] = NULL;
         while (value) {
             kvl_value_t *next = value->next;
             kvl_value_t **bucket = &index->buckets[value->hash & index->mask];

@@ -72,3 +72,30 @@ TEST(index_find, tells_keys_apart_that_are_a_part_of_each_other)
     free(value);
     kvl_index_cleanup(&index);
 }
+
+static void count_value(kvl_value_t *value, void *arg)
+{
+    (void)value;
+    ++*(unsigned *)arg;
+}
+
+TEST(index_drain, hands_out_each_value_once_while_it_grows)
+{
+    kvl_index_t index;
+    kvl_value_t *values[1100]; /* the table starts to grow at 1025, and is half moved here */
+    unsigned drained = 0;
+    uint32_t i;
+
+    REQUIRE(kvl_index_init(&index, 42) == KVL_OK);
+    for (i = 0; i < 1100; i++) {
+        values[i] = value_new(&index, i);
+        kvl_index_insert(&index, values[i]);
+    }
+    REQUIRE(index.old != NULL && index.old_at > 0);
+    kvl_index_drain(&index, count_value, &drained);
+    CHECK_EQ(drained, 1100);
+    kvl_index_cleanup(&index);
+    for (i = 0; i < 1100; i++) {
+        free(values[i]);
+    }
+}

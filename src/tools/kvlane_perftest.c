@@ -186,5 +186,8 @@ int main(int argc, char **argv)
         break;
     }
     catch_signals(session.options.child);
+    if (session.options.child) {
+        return run_as_told(&session); /* its stdout is its parent's, who may have gone */
+    }
     return kvl_tool_end(PERF_PROGRAM, run_as_told(&session));
 }

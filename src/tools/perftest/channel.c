@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define LOOK_S 0.2 /* between looks at the stop flag */
+
 void perf_channel_init(perf_channel_t *channel, int fd)
 {
     channel->fd     = fd;
@@ -105,6 +107,8 @@ int perf_channel_receive(perf_channel_t *channel, int timeout_ms, char *line, si
     while ((result = take_line(channel, line, size)) == 0) {
         double rest = until - perf_now();
 
+        /* in short turns: a signal may come just before the wait */
+        rest = rest > LOOK_S ? LOOK_S : rest;
         result = take_bytes(channel, rest > 0 ? (int)(rest * 1e3) + 1 : 0);
         if (result < 0 || (result == 0 && rest <= 0) || (result == 0 && perf_stopped())) {
             return result;

@@ -21,6 +21,8 @@ static void child_exec(const char *const *argv, pid_t parent, int output, int ke
     if (getppid() != parent) {
         _exit(1);
     }
+    /* ^C and the like go to a whole group; the parent tells its children what to do */
+    setpgid(0, 0);
     if (output >= 0) {
         dup2(output, STDOUT_FILENO);
     }
@@ -103,15 +105,22 @@ int perf_child_wait(perf_child_t *child, int timeout_ms)
     return code;
 }
 
-void perf_child_stop(perf_child_t *child)
+int perf_child_stop(perf_child_t *child)
 {
-    if (child->pid == 0) {
-        return;
+    pid_t pid = child->pid;
+    int code;
+
+    if (pid == 0) {
+        return 0;
     }
-    kill(child->pid, SIGTERM);
-    if (perf_child_wait(child, STOP_MS) < 0) {
-        perf_note("the other side (process %d) does not end; it gets killed", (int)child->pid);
-        kill(child->pid, SIGKILL);
+    kill(pid, SIGTERM);
+    code = perf_child_wait(child, STOP_MS);
+    if (code < 0) {
+        kill(pid, SIGKILL);
         reap(child, 0);
+        return perf_fail("process %d, started from here, did not end; it was killed", (int)pid);
     }
+    return code == 0 ? 0
+                     : perf_fail("process %d, started from here, ended with %s %d", (int)pid,
+                                 code > 128 ? "signal" : "code", code > 128 ? code - 128 : code);
 }

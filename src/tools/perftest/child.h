@@ -20,7 +20,8 @@ int perf_child_spawn(pid_t *pid_p, const char *const *argv, int keep);
 /* Waits for its end, at most @a timeout_ms (negative: as long as it takes, until a signal).
  * Its exit code, 128 + signal, or -1 if it still runs. */
 int perf_child_wait(perf_child_t *child, int timeout_ms);
-/* Asks it to end, by SIGTERM, then by SIGKILL; reaps it. No child: does nothing. */
-void perf_child_stop(perf_child_t *child);
+/* Asks it to end, by SIGTERM, then by SIGKILL; reaps it. -1 (said) if it did not end well. No
+ * child: does nothing. */
+int perf_child_stop(perf_child_t *child);
 
 #endif

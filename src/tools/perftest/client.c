@@ -77,7 +77,7 @@ int perf_client_open(perf_client_t *client, const perf_options_t *options, const
     return status;
 }
 
-void perf_client_close(perf_client_t *client)
+int perf_client_close(perf_client_t *client)
 {
     kvl_cache_destroy(client->cache);
     kvl_engine_destroy(client->engine);
@@ -85,7 +85,7 @@ void perf_client_close(perf_client_t *client)
     client->cache  = NULL;
     client->engine = NULL;
     client->config = NULL;
-    perf_side_close(&client->side);
+    return perf_side_close(&client->side);
 }
 
 void perf_client_describe(perf_client_t *client, kvl_cache_op_t op, perf_result_t *result)

@@ -21,7 +21,8 @@ typedef struct {
 /* Initialises, finds or starts the node, connects. @a sg: KVLANE_SG unless the user set it. On
  * failure it is closed already. */
 int perf_client_open(perf_client_t *client, const perf_options_t *options, const char *sg);
-void perf_client_close(perf_client_t *client);
+/* -1 (said) if the node was started from here and did not end well */
+int perf_client_close(perf_client_t *client);
 /* Both sides fault memory in by a thread of their own once they are connected. Waits until that is
  * over, as far as can be seen: neither side uses more than a tenth of a core. */
 void perf_client_settle(perf_client_t *client);

@@ -51,6 +51,5 @@ int perf_run_exists(const perf_options_t *options, perf_result_t *result)
         status = measure(&client, &probe, result);
     }
     perf_probe_cleanup(&probe);
-    perf_client_close(&client);
-    return status;
+    return perf_client_close(&client) ? -1 : status;
 }

@@ -53,8 +53,7 @@ static int beside_mover(perf_client_t *client, perf_probe_t *probe, perf_result_
         status             = perf_mover_finish(&mover, result);
         result->cpu_server = server_cpu < 0 ? -1 : perf_side_cpu(&client->side) - server_cpu;
     }
-    perf_child_stop(&mover);
-    return status;
+    return perf_child_stop(&mover) ? -1 : status;
 }
 
 int perf_run_mixed(const perf_options_t *options, perf_result_t *result)
@@ -82,6 +81,5 @@ int perf_run_mixed(const perf_options_t *options, perf_result_t *result)
     result->has_exists   = true;
     result->failed_items = probe.wrong;
     perf_probe_cleanup(&probe);
-    perf_client_close(&client);
-    return status;
+    return perf_client_close(&client) ? -1 : status;
 }

@@ -172,12 +172,12 @@ err_close:
     return -1;
 }
 
-static void move_close(move_t *move)
+static int move_close(move_t *move)
 {
     perf_client_forget(&move->client, move->items.count);
     perf_items_cleanup(&move->back);
     perf_items_cleanup(&move->items);
-    perf_client_close(&move->client);
+    return perf_client_close(&move->client);
 }
 
 static int move_run(const perf_options_t *options, kvl_cache_op_t op, const perf_loop_ops_t *ops,
@@ -194,8 +194,7 @@ static int move_run(const perf_options_t *options, kvl_cache_op_t op, const perf
     result->endpoints = options->test->name[0] == 's' ? move.client.session.sg_endpoints : 1;
     loop.stretch      = move.items.count;
     status            = perf_loop_run(&loop, options, result);
-    move_close(&move);
-    return status;
+    return move_close(&move) ? -1 : status;
 }
 
 int perf_run_put(const perf_options_t *options, perf_result_t *result)

@@ -180,6 +180,5 @@ int perf_mover_main(const perf_options_t *options)
     perf_items_cleanup(&mover.target);
     perf_items_cleanup(&mover.source);
     perf_samples_cleanup(&mover.samples);
-    perf_client_close(&mover.client);
-    return status;
+    return perf_client_close(&mover.client) ? -1 : status;
 }

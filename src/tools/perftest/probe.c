@@ -62,6 +62,9 @@ int perf_probe_run(perf_probe_t *probe, uint64_t batches, double seconds, perf_s
     double until      = seconds > 0 ? perf_now() + seconds : 0;
 
     for (uint64_t done = 0; done < batches && (until == 0 || perf_now() < until); done++) {
+        if (perf_stopped()) {
+            return perf_fail("stopped by a signal");
+        }
         size_t first = probe->next;
         double begin = perf_now();
         kvl_batch_t *batch =

@@ -297,7 +297,6 @@ int perf_run_raw(const perf_options_t *options, perf_result_t *result)
         status = perf_loop_run(&loop, options, result);
     }
     perf_raw_close(&run.raw);
-    perf_side_close(&run.side);
     free(run.headers);
-    return status;
+    return perf_side_close(&run.side) ? -1 : status;
 }

@@ -198,6 +198,5 @@ int perf_run_retrieve(const perf_options_t *given, perf_result_t *result)
     }
     free(retrieve.lookups);
     perf_items_cleanup(&retrieve.items);
-    perf_client_close(&retrieve.client);
-    return status;
+    return perf_client_close(&retrieve.client) ? -1 : status;
 }

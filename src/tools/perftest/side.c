@@ -28,9 +28,11 @@ static int start_server(perf_side_t *side, const perf_options_t *options, unsign
     if (got == 1 && sscanf(line, "ready %299s control %u", side->address, control_p) == 2) {
         return 0;
     }
-    return perf_fail(got == 0 ? "the other side did not start within %d s"
-                              : "the other side could not start",
-                     PERF_START_MS / 1000);
+    if (perf_stopped()) {
+        return perf_fail("stopped by a signal");
+    }
+    return got == 0 ? perf_fail("the other side did not start within %d s", PERF_START_MS / 1000)
+                    : perf_fail("the other side could not start");
 }
 
 static int start_responder(perf_side_t *side, const perf_options_t *options)
@@ -142,13 +144,13 @@ int perf_side_open(perf_side_t *side, const perf_options_t *options, perf_peer_t
     return status;
 }
 
-void perf_side_close(perf_side_t *side)
+int perf_side_close(perf_side_t *side)
 {
     if (side->control.fd >= 0) {
         perf_channel_send(&side->control, "bye");
     }
     perf_channel_close(&side->control);
-    perf_child_stop(&side->child);
+    return perf_child_stop(&side->child);
 }
 
 int perf_side_ask(perf_side_t *side, const char *question, const char *word, char *rest,

@@ -19,7 +19,8 @@ typedef struct {
 
 /* Initialises, and opens. On failure it is closed already. */
 int perf_side_open(perf_side_t *side, const perf_options_t *options, perf_peer_t peer);
-void perf_side_close(perf_side_t *side);
+/* -1 (said) if what was started did not end well */
+int perf_side_close(perf_side_t *side);
 
 /* Asks on the control connection; the answer must begin with @a word, what follows it is copied.
  * -1 is said. */

@@ -268,6 +268,5 @@ int perf_run_trace(const perf_options_t *given, perf_result_t *result)
         result->cpu_server = server_cpu < 0 ? -1 : perf_side_cpu(&replay.client.side) - server_cpu;
     }
     replay_cleanup(&replay);
-    perf_client_close(&replay.client);
-    return status;
+    return perf_client_close(&replay.client) ? -1 : status;
 }

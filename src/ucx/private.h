@@ -38,6 +38,7 @@ struct kvl_worker {
     kvl_worker_params_t params; /* constant after create */
     int fd;                     /* constant after create */
     bool memh;                  /* constant: this UCX honours memory handles everywhere */
+    bool needs_memh;            /* constant: messages without a memory handle go as an IOV (am.c) */
     bool proto_v2;              /* constant: ... and chooses protocols the new way */
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
     unsigned eps;                              /* engine thread only: live wrappers */

@@ -79,10 +79,11 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     if (!worker) {
         return kvl_error(KVL_ERR_NO_MEMORY, "worker: %zu bytes", sizeof(*worker));
     }
-    worker->context  = context;
-    worker->params   = *params;
-    worker->memh     = kvl_ucx_api() >= UCP_VERSION(1, 15);
-    worker->proto_v2 = kvl_options_proto_v2(context->options);
+    worker->context    = context;
+    worker->params     = *params;
+    worker->memh       = kvl_ucx_api() >= UCP_VERSION(1, 15);
+    worker->needs_memh = kvl_ucx_api() >= UCP_VERSION(1, 14);
+    worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);

@@ -86,7 +86,7 @@ static kvl_status_t pair_am(void *arg, const kvl_am_t *am)
         return KVL_OK;
     }
     arrived->recv.status = kvl_am_recv(am, pair->worker_b, pair->iov, pair_split(pair, am->length),
-                                       NULL, &arrived->recv.req);
+                                       pair->recv_mem, &arrived->recv.req);
     return arrived->recv.status;
 }
 

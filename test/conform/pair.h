@@ -41,9 +41,10 @@ typedef struct {
     /* what side b received */
     arrived_t arrived[PAIR_AMS];
     size_t arrived_count;
-    char *data;       /* PAIR_DATA bytes: received data, one message at a time */
-    kvl_iov_t iov[3]; /* pair->data in three uneven pieces, for rendezvous */
-    size_t iov_count; /* 0: refuse rendezvous messages; 1: contiguous; 3: pieces */
+    char *data;                /* PAIR_DATA bytes: received data, one message at a time */
+    kvl_iov_t iov[3];          /* pair->data in three uneven pieces, for rendezvous */
+    size_t iov_count;          /* 0: refuse rendezvous messages; 1: contiguous; 3: pieces */
+    const kvl_mem_t *recv_mem; /* registration of pair->data, or NULL */
 } pair_t;
 
 /* @a rails: KVLANE_RAILS. @a options: "NAME=VALUE NAME=VALUE" of further settings, or NULL. */

@@ -181,7 +181,8 @@ TEST(ucx_life, waits_for_its_requests_in_a_graceful_close)
     closes_gracefully("shm");
 }
 
-typedef enum { KIND_PUT, KIND_GET, KIND_AM, KIND_COUNT } kind_t;
+/* KIND_AM: messages of registered memory whose handle is not given; KIND_AM_MEM: it is. */
+typedef enum { KIND_PUT, KIND_AM, KIND_AM_MEM } kind_t;
 
 typedef struct {
     pair_t pair;
@@ -210,21 +211,25 @@ static void storm_open(storm_t *storm, const char *rails)
 
 static void storm_post(storm_t *storm, kind_t kind)
 {
+    storm->pair.recv_mem = kind == KIND_AM_MEM ? storm->arena : NULL;
     for (size_t i = 0; i < OPS; i++) {
         kvl_rma_t rma      = {.address = storm->source + i * PIECE,
                               .length  = PIECE,
                               .mem     = storm->pool,
                               .remote  = (uintptr_t)storm->pair.data + i * PIECE,
                               .rkey    = storm->rkey};
-        kvl_am_send_t send = {
-            .id = 3, .header = "h", .header_length = 1, .iov = &storm->iov[i], .iov_count = 1};
-        kvl_ep_t *ep = storm->pair.a[0];
+        kvl_am_send_t send = {.id            = 3,
+                              .header        = "h",
+                              .header_length = 1,
+                              .iov           = &storm->iov[i],
+                              .iov_count     = 1,
+                              .mem           = kind == KIND_AM_MEM ? storm->pool : NULL};
+        kvl_ep_t *ep       = storm->pair.a[0];
 
         storm->iov[i] = (kvl_iov_t){rma.address, rma.length};
         waiter_init(&storm->ops[i]);
-        storm->posted[i] = kind == KIND_PUT   ? kvl_ep_put(ep, &rma, &storm->ops[i].req)
-                           : kind == KIND_GET ? kvl_ep_get(ep, &rma, &storm->ops[i].req)
-                                              : kvl_ep_am(ep, &send, &storm->ops[i].req);
+        storm->posted[i] = kind == KIND_PUT ? kvl_ep_put(ep, &rma, &storm->ops[i].req)
+                                            : kvl_ep_am(ep, &send, &storm->ops[i].req);
     }
 }
 
@@ -256,7 +261,7 @@ static void storm_initiator_closes(const char *rails, kind_t kind, int steps)
         pair_step(&storm.pair);
     }
     kvl_rkey_destroy(storm.rkey);
-    if (kind != KIND_AM) {
+    if (kind == KIND_PUT) {
         pair_end(&storm.pair, storm.pair.b[0]);
         storm.pair.b[0] = NULL;
     }
@@ -337,8 +342,10 @@ TEST(ucx_life, ends_each_put_once_when_forced)
 TEST(ucx_life, ends_each_message_once_when_forced)
 {
     for (int steps = 0; steps < 60; steps += 5) {
-        storm_initiator_closes("tcp", KIND_AM, steps);
-        storm_initiator_closes("shm", KIND_AM, steps);
+        kind_t kind = steps / 5 % 2 ? KIND_AM : KIND_AM_MEM;
+
+        storm_initiator_closes("tcp", kind, steps);
+        storm_initiator_closes("shm", kind, steps);
     }
 }
 
@@ -353,8 +360,10 @@ TEST(ucx_life, ends_each_put_once_when_the_target_closes)
 TEST(ucx_life, ends_each_message_once_when_the_target_closes)
 {
     for (int steps = 0; steps < 60; steps += 5) {
-        storm_target_closes("tcp", KIND_AM, steps);
-        storm_target_closes("shm", KIND_AM, steps);
+        kind_t kind = steps / 5 % 2 ? KIND_AM : KIND_AM_MEM;
+
+        storm_target_closes("tcp", kind, steps);
+        storm_target_closes("shm", kind, steps);
     }
 }
 

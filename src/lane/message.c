@@ -100,8 +100,7 @@ static void message_sent(kvl_req_t *req, kvl_status_t status)
 {
     kvl_op_t *op = kvl_container(req, kvl_op_t, req);
 
-    op->sending = false;
-    kvl_op_back(op, status);
+    kvl_op_back(op, KVL_OP_SENDING, status);
 }
 
 kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut)
@@ -111,7 +110,7 @@ kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut)
     op_head(op, cut);
     op->req.done = message_sent;
     if (op->move->dir == KVL_MOVE_GET) {
-        op->asked = true;
+        op->waits |= KVL_OP_ASKED;
     } else {
         send.id        = KVL_AM_PUT;
         send.iov       = op->iov;
@@ -130,21 +129,20 @@ static void reply_received(kvl_req_t *req, kvl_status_t status)
 {
     kvl_op_t *op = kvl_container(req, kvl_op_t, recv_req);
 
-    op->receiving = false;
     if (status == KVL_OK && req->received != op->length) {
         status = KVL_ERR_PROTOCOL;
     }
     if (status == KVL_OK && op->bounce) {
         op_scatter(op, op->bounce->data);
     }
-    kvl_op_back(op, status);
+    kvl_op_back(op, KVL_OP_RECEIVING, status);
 }
 
 static kvl_status_t reply_receive(kvl_op_t *op, const kvl_am_t *am)
 {
     kvl_status_t status;
 
-    op->receiving     = true;
+    op->waits         = (op->waits & ~(unsigned)KVL_OP_ASKED) | KVL_OP_RECEIVING;
     op->recv_req.done = reply_received;
     status = kvl_am_recv(am, kvl_ep_worker(op->endpoint->ep), op->iov, op->iov_count, op->mem,
                          &op->recv_req);
@@ -163,8 +161,7 @@ static kvl_status_t reply_failed(kvl_op_t *op, const kvl_data_head_t *head, cons
         return kvl_error(KVL_ERR_PROTOCOL, "a reply with status %d and %zu bytes", head->status,
                          am->length);
     }
-    op->asked = false;
-    kvl_op_back(op, status);
+    kvl_op_back(op, KVL_OP_ASKED, status);
     return KVL_OK;
 }
 
@@ -177,7 +174,7 @@ kvl_status_t kvl_mover_reply(kvl_mover_t *mover, kvl_endpoint_t *endpoint,
         return KVL_OK;
     }
     op = kvl_op_find(mover, endpoint, head->op);
-    if (!op || !op->asked) {
+    if (!op || !(op->waits & KVL_OP_ASKED)) {
         return kvl_error(KVL_ERR_PROTOCOL, "a reply to an op that does not wait for one");
     }
     if (head->status != KVL_OK) {
@@ -187,11 +184,10 @@ kvl_status_t kvl_mover_reply(kvl_mover_t *mover, kvl_endpoint_t *endpoint,
         return kvl_error(KVL_ERR_PROTOCOL, "a reply of %zu bytes to a get of %zu", am->length,
                          op->length);
     }
-    op->asked = false;
     if (!am->data) {
         return reply_receive(op, am);
     }
     op_scatter(op, am->data);
-    kvl_op_back(op, KVL_OK);
+    kvl_op_back(op, KVL_OP_ASKED, KVL_OK);
     return KVL_OK;
 }

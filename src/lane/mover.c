@@ -179,9 +179,8 @@ static void stop_asked(kvl_mover_t *mover)
         for (i = 0; i < mover->op_count[place]; i++) {
             kvl_op_t *op = &mover->ops[place][i];
 
-            if (op->move && op->asked) {
-                op->asked = false;
-                kvl_op_back(op, mover->stop_status);
+            if (op->move && op->waits & KVL_OP_ASKED) {
+                kvl_op_back(op, KVL_OP_ASKED, mover->stop_status);
             }
         }
     }
@@ -238,16 +237,15 @@ static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
     }
     op->length = cut->length;
     if (status == KVL_OK) {
-        op->sending = true;
-        status = mode == KVL_MODE_IS_MESSAGE ? kvl_message_post(op, cut) : kvl_rma_post(op, cut);
+        op->waits = KVL_OP_SENDING;
+        status    = mode == KVL_MODE_IS_MESSAGE ? kvl_message_post(op, cut) : kvl_rma_post(op, cut);
     }
     move->ops_total++;
     move->piece    = cut->piece;
     move->piece_at = cut->piece_at;
     if (status != KVL_INPROGRESS) {
-        op->sending = false;
-        op->asked   = op->asked && status == KVL_OK;
-        kvl_op_back(op, status);
+        /* sent: a get still waits for its reply; not sent: none will come */
+        kvl_op_back(op, status == KVL_OK ? KVL_OP_SENDING : ~0u, status);
     }
     return true;
 }

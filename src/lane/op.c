@@ -49,10 +49,10 @@ kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *m
     kvl_list_t *node = kvl_list_pop_front(&mover->idle_ops[endpoint->place]);
     kvl_op_t *op     = kvl_container(node, kvl_op_t, link);
 
-    op->move    = move;
-    op->sending = op->asked = op->receiving = false;
-    op->status                              = KVL_OK;
-    op->length                              = 0;
+    op->move      = move;
+    op->waits     = 0;
+    op->status    = KVL_OK;
+    op->length    = 0;
     op->iov_count = op->piece_count = 0;
     op->mem                         = NULL;
     op->bounce                      = NULL;
@@ -109,15 +109,16 @@ static void op_count(const kvl_op_t *op)
     }
 }
 
-void kvl_op_back(kvl_op_t *op, kvl_status_t status)
+void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status)
 {
     kvl_mover_t *mover = op->mover;
     kvl_move_t *move   = op->move;
 
+    op->waits &= ~what;
     if (op->status == KVL_OK) {
         op->status = status;
     }
-    if (op->sending || op->asked || op->receiving) {
+    if (op->waits) {
         return;
     }
     if (op->status != KVL_OK && move->status == KVL_OK) {

@@ -18,8 +18,14 @@ typedef struct {
     unsigned busy;
 } kvl_bounces_t;
 
-/* One op. sending: its request is at UCP. asked: a get of message mode whose reply has not come.
- * receiving: its reply's bytes are on their way. It is over when none of the three is set. */
+/* What an op waits for; it is over when there is nothing left. One word, so that the CPU need not wait for
+ * the stores before it (of a put's bytes, often) to read it back. */
+enum {
+    KVL_OP_SENDING   = 1, /* its request is at UCP */
+    KVL_OP_ASKED     = 2, /* a get of message mode: the reply has not come */
+    KVL_OP_RECEIVING = 4  /* the reply's bytes are on their way */
+};
+
 typedef struct {
     kvl_req_t req, recv_req;
     kvl_list_t link;          /* in mover->idle_ops[place] */
@@ -28,7 +34,7 @@ typedef struct {
     uint32_t index;           /* constant after create; among the ops of its endpoint */
     uint32_t generation;      /* tells a late reply from a right one */
     kvl_move_t *move;         /* NULL: idle */
-    bool sending, asked, receiving;
+    unsigned waits;
     kvl_status_t status;
     size_t length;
     kvl_iov_t *iov; /* the caller's pieces, or the bounce */
@@ -63,8 +69,8 @@ void kvl_ops_destroy(kvl_mover_t *mover);
 kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *move);
 /* Nothing of it was posted. */
 void kvl_op_drop(kvl_op_t *op);
-/* Something of it came back: @a status counts, and ends the op if that was the last. */
-void kvl_op_back(kvl_op_t *op, kvl_status_t status);
+/* What it waited for (KVL_OP_*) came back: @a status counts, and ends the op if that was the last. */
+void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status);
 /* The busy op that a reply names; NULL if there is none on this endpoint. */
 kvl_op_t *kvl_op_find(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t number);
 uint64_t kvl_op_number(const kvl_op_t *op);

@@ -9,8 +9,7 @@ static void rma_done(kvl_req_t *req, kvl_status_t status)
 {
     kvl_op_t *op = kvl_container(req, kvl_op_t, req);
 
-    op->sending = false;
-    kvl_op_back(op, status);
+    kvl_op_back(op, KVL_OP_SENDING, status);
 }
 
 static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_region_t *remote)

@@ -218,22 +218,28 @@ static unsigned endpoint_cost(const kvl_sched_t *sched, const kvl_endpoint_t *en
 
 kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move)
 {
-    unsigned *next       = &sched->next[kvl_lane_index(move->lane)];
+    unsigned *last = &sched->last[kvl_lane_index(move->lane)];
+    unsigned place = *last, best_cost = UINT32_MAX, i;
     kvl_endpoint_t *best = NULL;
-    unsigned i, best_cost = UINT32_MAX;
 
-    for (i = 0; i < sched->endpoint_count; i++) {
-        unsigned place           = (*next + i) % sched->endpoint_count;
-        kvl_endpoint_t *endpoint = sched->endpoints[place];
+    for (i = 0; i < sched->endpoint_count && best_cost > 0; i++) {
+        kvl_endpoint_t *endpoint;
 
-        if (endpoint_fits(sched, endpoint, move->lane) &&
-            endpoint_cost(sched, endpoint, move) < best_cost) {
-            best_cost = endpoint_cost(sched, endpoint, move);
-            best      = endpoint;
+        if (i > 0 || !kvl_move_uses(move, place)) { /* another move begins at the next one */
+            place = place + 1 < sched->endpoint_count ? place + 1 : 0;
+        }
+        endpoint = sched->endpoints[place];
+        if (endpoint_fits(sched, endpoint, move->lane)) {
+            unsigned cost = endpoint_cost(sched, endpoint, move);
+
+            if (cost < best_cost) {
+                best_cost = cost;
+                best      = endpoint;
+            }
         }
     }
     if (best) {
-        *next = (best->place + 1) % sched->endpoint_count;
+        *last = best->place;
     }
     return best;
 }

@@ -29,7 +29,7 @@ typedef struct {
     kvl_list_t posting[2];   /* by lane: flows whose head is POSTING, the longest wait first */
     kvl_endpoint_t *endpoints[KVL_ENDPOINTS_MAX];
     unsigned endpoint_count;
-    unsigned next[2];             /* by lane: place where the search for an endpoint starts */
+    unsigned last[2];             /* by lane: place of the endpoint that was chosen last */
     unsigned sg_count[KVL_RAILS]; /* sg endpoints of a rail, and sg ops under way on it */
     unsigned sg_out[KVL_RAILS];
 } kvl_sched_t;

@@ -6,7 +6,7 @@
 #include "fake/lane/transport.h"
 #include "shim/shim.h"
 
-#define STAGE_LOCAL  (2u << 20)
+#define STAGE_LOCAL  (512u << 10)
 #define STAGE_PIECES 8192
 #define STAGE_MOVES  512
 

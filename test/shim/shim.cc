@@ -163,6 +163,21 @@ void on_alarm(int)
     abort();
 }
 
+void *no_work(void *arg)
+{
+    return arg;
+}
+
+// ThreadSanitizer starts a thread of its own with the first one of the program
+void first_thread()
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, nullptr, no_work, nullptr) == 0) {
+        pthread_join(thread, nullptr);
+    }
+}
+
 const char *path_in(const char *variable, const char *name)
 {
     static std::map<std::string, std::string> paths; // stable addresses
@@ -274,6 +289,7 @@ int main(int argc, char **argv)
         timeout_s = static_cast<unsigned>(atoi(timeout));
     }
     signal(SIGALRM, on_alarm);
+    first_thread();
     for (shim_test_t *test = first; test; test = test->next) {
         ::testing::RegisterTest(test->object, test->sentence, nullptr, nullptr, test->file,
                                 test->line, [test]() -> CTest * { return new CTest(test); });

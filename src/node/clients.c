@@ -31,9 +31,9 @@ static void client_scratch(kvl_client_t *client, kvl_hello_ok_t *terms)
         return; /* no room just now: it goes without the self-test */
     }
     client->scratch_length = node->scratch_bytes;
-    terms->scratch_region = node->regions[client->scratch.slab]->id;
-    terms->scratch_offset = client->scratch.offset;
-    terms->scratch_length = (uint32_t)node->scratch_bytes;
+    terms->scratch_region  = node->regions[client->scratch.slab]->id;
+    terms->scratch_offset  = client->scratch.offset;
+    terms->scratch_length  = (uint32_t)node->scratch_bytes;
 }
 
 static kvl_status_t node_hello(void *arg, kvl_session_t *session, const kvl_hello_t *hello,
@@ -43,8 +43,9 @@ static kvl_status_t node_hello(void *arg, kvl_session_t *session, const kvl_hell
     kvl_client_t *client;
 
     if (hello->transport) {
-        return kvl_error(KVL_ERR_REFUSED, "this is a cache node; an engine to engine peer is reached at "
-                                          "its own listener's address");
+        return kvl_error(KVL_ERR_REFUSED,
+                         "this is a cache node; an engine to engine peer is reached at "
+                         "its own listener's address");
     }
     if (node->draining) {
         return kvl_error(KVL_ERR_REFUSED, "the node is draining");
@@ -53,7 +54,7 @@ static kvl_status_t node_hello(void *arg, kvl_session_t *session, const kvl_hell
     if (!client) {
         return kvl_error(KVL_ERR_NO_MEMORY, "the node is out of memory");
     }
-    client->node = node;
+    client->node    = node;
     client->session = session;
     kvl_holder_init(&client->holder, node->store);
     kvl_list_push_back(&node->clients, &client->link);
@@ -105,9 +106,9 @@ static kvl_status_t client_op(kvl_client_t *client, const kvl_endpoint_t *endpoi
     status = begin(&client->holder, &op, &lease, &place);
     if (status == KVL_OK) {
         *target = (kvl_target_t){.address = place.address,
-                                 .length = (size_t)head->length,
-                                 .mem = client->node->regions[place.slab]->mems[endpoint->rail],
-                                 .cookie = lease};
+                                 .length  = (size_t)head->length,
+                                 .mem     = client->node->regions[place.slab]->mems[endpoint->rail],
+                                 .cookie  = lease};
     }
     return status;
 }
@@ -160,7 +161,7 @@ static void node_closing(void *arg, kvl_session_t *session)
 static void node_closed(void *arg, kvl_session_t *session, bool quiet)
 {
     kvl_client_t *client = client_of(session);
-    kvl_node_t *node = arg;
+    kvl_node_t *node     = arg;
 
     kvl_holder_close(&client->holder, quiet);
     if (quiet) {
@@ -179,15 +180,15 @@ static void node_quiet(void *arg, kvl_session_t *session)
 }
 
 const kvl_server_ops_t kvl_node_server_ops = {
-    .hello = node_hello,
-    .regions = node_regions,
-    .scratch = node_scratch,
-    .message = kvl_node_message,
-    .put = node_put,
+    .hello    = node_hello,
+    .regions  = node_regions,
+    .scratch  = node_scratch,
+    .message  = kvl_node_message,
+    .put      = node_put,
     .put_done = node_put_done,
-    .get = node_get,
+    .get      = node_get,
     .get_done = node_get_done,
-    .closing = node_closing,
-    .closed = node_closed,
-    .quiet = node_quiet,
+    .closing  = node_closing,
+    .closed   = node_closed,
+    .quiet    = node_quiet,
 };

@@ -3,7 +3,7 @@
 
 void kvl_evict_init(kvl_evict_t *evict, const kvl_evict_ops_t *ops)
 {
-    evict->ops = ops;
+    evict->ops  = ops;
     evict->tick = 0;
     kvl_list_init(&evict->order);
 }
@@ -34,9 +34,9 @@ static kvl_value_t *lru_next(const kvl_evict_t *evict, const kvl_value_t *value)
 }
 
 const kvl_evict_ops_t kvl_evict_lru = {
-    .name = "lru",
-    .add = lru_add,
-    .touch = lru_touch,
+    .name   = "lru",
+    .add    = lru_add,
+    .touch  = lru_touch,
     .remove = lru_remove,
-    .next = lru_next,
+    .next   = lru_next,
 };

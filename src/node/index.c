@@ -16,7 +16,7 @@
 
 kvl_status_t kvl_index_init(kvl_index_t *index, uint64_t seed)
 {
-    *index = (kvl_index_t){.seed = seed, .mask = BUCKETS_MIN - 1};
+    *index         = (kvl_index_t){.seed = seed, .mask = BUCKETS_MIN - 1};
     index->buckets = kvl_calloc(BUCKETS_MIN, sizeof(*index->buckets));
     return index->buckets ? KVL_OK : kvl_error(KVL_ERR_NO_MEMORY, "node: out of memory");
 }
@@ -50,12 +50,12 @@ static void index_move(kvl_index_t *index)
 
         index->old[index->old_at] = NULL;
         while (value) {
-            kvl_value_t *next = value->next;
+            kvl_value_t *next    = value->next;
             kvl_value_t **bucket = &index->buckets[value->hash & index->mask];
 
             value->next = *bucket;
-            *bucket = value;
-            value = next;
+            *bucket     = value;
+            value       = next;
         }
         if (index->old_at++ == index->old_mask) {
             kvl_free(index->old);
@@ -66,17 +66,17 @@ static void index_move(kvl_index_t *index)
 
 static void index_grow(kvl_index_t *index)
 {
-    size_t buckets = 2 * (index->mask + 1);
+    size_t buckets      = 2 * (index->mask + 1);
     kvl_value_t **table = kvl_calloc(buckets, sizeof(*table));
 
     if (!table) {
         return; /* chains grow instead; tried again at the next insert */
     }
-    index->old = index->buckets;
+    index->old      = index->buckets;
     index->old_mask = index->mask;
-    index->old_at = 0;
-    index->buckets = table;
-    index->mask = buckets - 1;
+    index->old_at   = 0;
+    index->buckets  = table;
+    index->mask     = buckets - 1;
 }
 
 kvl_value_t *kvl_index_find(const kvl_index_t *index, uint64_t hash, const void *key, size_t length)
@@ -98,9 +98,9 @@ void kvl_index_insert(kvl_index_t *index, kvl_value_t *value)
     if (!index->old && index->count > index->mask) {
         index_grow(index);
     }
-    bucket = index_bucket(index, value->hash);
+    bucket      = index_bucket(index, value->hash);
     value->next = *bucket;
-    *bucket = value;
+    *bucket     = value;
     index->count++;
 }
 

@@ -18,7 +18,8 @@ typedef struct {
 kvl_status_t kvl_index_init(kvl_index_t *index, uint64_t seed);
 void kvl_index_cleanup(kvl_index_t *index); /* values are the caller's */
 uint64_t kvl_index_hash(const kvl_index_t *index, const void *key, size_t length);
-kvl_value_t *kvl_index_find(const kvl_index_t *index, uint64_t hash, const void *key, size_t length);
+kvl_value_t *kvl_index_find(const kvl_index_t *index, uint64_t hash, const void *key,
+                            size_t length);
 /* value->hash is set; its key is not in the index */
 void kvl_index_insert(kvl_index_t *index, kvl_value_t *value);
 void kvl_index_remove(kvl_index_t *index, kvl_value_t *value);

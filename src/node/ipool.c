@@ -30,7 +30,7 @@ static kvl_status_t ipool_widen(kvl_ipool_t *pool)
     if (!chunks) {
         return KVL_ERR_NO_MEMORY;
     }
-    pool->chunks = chunks;
+    pool->chunks     = chunks;
     pool->chunk_room = room;
     return KVL_OK;
 }

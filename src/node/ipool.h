@@ -19,7 +19,7 @@ typedef struct {
     uint32_t chunk_count, chunk_room;
     uint32_t count; /* objects that exist, in use or idle */
     uint32_t used;
-    uint32_t idle;  /* first of the idle ones; each holds the number of the next */
+    uint32_t idle; /* first of the idle ones; each holds the number of the next */
 } kvl_ipool_t;
 
 void kvl_ipool_init(kvl_ipool_t *pool, size_t size);

@@ -41,14 +41,14 @@ kvl_status_t kvl_lease_reserve(kvl_holder_t *holder)
 static void lease_free(kvl_lease_t *lease)
 {
     kvl_holder_t *holder = lease->holder;
-    kvl_store_t *store = holder->store;
+    kvl_store_t *store   = holder->store;
 
     kvl_timer_cancel(&store->timers, &lease->expiry);
     kvl_list_remove(&lease->link);
     kvl_ranges_cleanup(&lease->ranges);
     holder->count--;
     lease->holder = NULL;
-    lease->state = KVL_LEASE_FREE;
+    lease->state  = KVL_LEASE_FREE;
     kvl_ipool_put(&store->leases, lease->number);
 }
 
@@ -64,8 +64,8 @@ static void lease_expired(kvl_timer_t *timer);
 
 void kvl_grant_fill(const kvl_store_t *store, const kvl_value_t *value, kvl_grant_t *grant_p)
 {
-    grant_p->slab = kvl_slabs_slab(&store->slabs, value->block);
-    grant_p->offset = kvl_slabs_offset(&store->slabs, value->block);
+    grant_p->slab    = kvl_slabs_slab(&store->slabs, value->block);
+    grant_p->offset  = kvl_slabs_offset(&store->slabs, value->block);
     grant_p->address = value->address;
 }
 
@@ -73,24 +73,24 @@ void kvl_lease_open(kvl_holder_t *holder, kvl_value_t *value, bool write, int64_
                     kvl_grant_t *grant_p)
 {
     kvl_store_t *store = holder->store;
-    uint64_t random = lease_random(store);
+    uint64_t random    = lease_random(store);
     kvl_lease_t *lease;
     uint32_t number = 0;
 
     (void)kvl_ipool_get(&store->leases, &number); /* was reserved */
-    lease = kvl_ipool_at(&store->leases, number);
-    *lease = (kvl_lease_t){.number = number,
+    lease  = kvl_ipool_at(&store->leases, number);
+    *lease = (kvl_lease_t){.number     = number,
                            .generation = (uint32_t)random,
-                           .id = (random >> NUMBER_BITS << NUMBER_BITS) | number,
-                           .holder = holder,
-                           .value = value,
-                           .state = KVL_LEASE_OPEN,
-                           .write = write};
+                           .id         = (random >> NUMBER_BITS << NUMBER_BITS) | number,
+                           .holder     = holder,
+                           .value      = value,
+                           .state      = KVL_LEASE_OPEN,
+                           .write      = write};
     kvl_ranges_init(&lease->ranges);
     kvl_list_push_back(&holder->leases, &lease->link);
     holder->count++;
     (void)kvl_timer_set(&store->timers, &lease->expiry, deadline_ns, lease_expired); /* reserved */
-    grant_p->id = lease->id;
+    grant_p->id         = lease->id;
     grant_p->generation = lease->generation;
     kvl_grant_fill(store, value, grant_p);
 }
@@ -99,7 +99,7 @@ void kvl_lease_open(kvl_holder_t *holder, kvl_value_t *value, bool write, int64_
 static kvl_lease_t *lease_find(kvl_holder_t *holder, uint64_t id, uint32_t generation, bool write)
 {
     kvl_store_t *store = holder->store;
-    uint32_t number = (uint32_t)id;
+    uint32_t number    = (uint32_t)id;
     kvl_lease_t *lease;
 
     if (number < store->leases.count && !holder->stopped) {
@@ -155,7 +155,7 @@ static void lease_answer(kvl_lease_t *lease, kvl_status_t status)
         lease_let_go(lease);
     }
     lease->status = status;
-    lease->state = KVL_LEASE_ANSWER;
+    lease->state  = KVL_LEASE_ANSWER;
     kvl_list_remove(&lease->link);
     kvl_list_push_back(&holder->answers, &lease->link);
     if (holder->store->params.decided) {
@@ -210,9 +210,9 @@ kvl_status_t kvl_store_commit(kvl_holder_t *holder, const kvl_store_commit_t *co
     }
     lease->waits = commit->ops > 0 || lease->ranges.count > 0;
     if (!lease_is_whole(lease)) {
-        lease->state = KVL_LEASE_COMMITTING;
+        lease->state   = KVL_LEASE_COMMITTING;
         lease->request = commit->request;
-        lease->index = commit->index;
+        lease->index   = commit->index;
         return KVL_INPROGRESS;
     }
     kvl_value_show(holder->store, lease->value);
@@ -227,7 +227,7 @@ bool kvl_holder_answer(kvl_holder_t *holder, kvl_store_answer_t *answer_p)
     if (kvl_list_empty(&holder->answers)) {
         return false;
     }
-    lease = kvl_container(holder->answers.next, kvl_lease_t, link);
+    lease     = kvl_container(holder->answers.next, kvl_lease_t, link);
     *answer_p = (kvl_store_answer_t){lease->request, lease->index, lease->status};
     lease_free(lease);
     return true;
@@ -270,7 +270,7 @@ static void op_start(kvl_lease_t *lease, const kvl_store_op_t *op, kvl_lease_t *
                      kvl_grant_t *place_p)
 {
     lease->ops++;
-    place_p->id = lease->id;
+    place_p->id         = lease->id;
     place_p->generation = lease->generation;
     kvl_grant_fill(lease->holder->store, lease->value, place_p);
     place_p->offset += op->offset;
@@ -360,8 +360,8 @@ void kvl_holder_init(kvl_holder_t *holder, kvl_store_t *store)
 
 kvl_status_t kvl_holder_scratch(kvl_holder_t *holder, uint64_t length, kvl_grant_t *grant_p)
 {
-    kvl_status_t status = kvl_value_create(holder->store, (kvl_key_t){"", 0}, length,
-                                           &holder->scratch);
+    kvl_status_t status =
+        kvl_value_create(holder->store, (kvl_key_t){"", 0}, length, &holder->scratch);
 
     if (status == KVL_OK) {
         *grant_p = (kvl_grant_t){.id = 0};

@@ -49,7 +49,7 @@ void kvl_node_arm(kvl_node_t *node)
 static void store_decided(kvl_holder_t *holder, void *arg)
 {
     kvl_client_t *client = kvl_container(holder, kvl_client_t, holder);
-    kvl_node_t *node = arg;
+    kvl_node_t *node     = arg;
 
     if (kvl_list_empty(&client->answering)) {
         kvl_list_push_back(&node->answering, &client->answering);
@@ -91,8 +91,8 @@ static void drain_done(void *arg)
 static void drain_step(kvl_timer_t *timer)
 {
     kvl_node_t *node = kvl_container(timer, kvl_node_t, drain_timer);
-    int64_t now = kvl_now_ns();
-    int64_t next = kvl_time_add(now, DRAIN_STEP);
+    int64_t now      = kvl_now_ns();
+    int64_t next     = kvl_time_add(now, DRAIN_STEP);
     kvl_list_t *link, *after;
 
     for (link = node->clients.next; link != &node->clients; link = after) {
@@ -120,7 +120,7 @@ static void drain_begin(kvl_work_t *work)
     if (atomic_load(&node->drained)) {
         return;
     }
-    node->draining = true;
+    node->draining          = true;
     node->drain_deadline_ns = kvl_time_add(kvl_now_ns(), timeout_ms * KVL_MS);
     kvl_info("node %s: draining for at most %" PRId64 " ms", node->address, timeout_ms);
     kvl_server_close(node->server, node->drain_deadline_ns, drain_done, node);
@@ -145,20 +145,22 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
-    uint64_t count = (memory_bytes + KVL_SLAB_MAX - 1) / KVL_SLAB_MAX;
-    uint64_t unit = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
+    uint64_t count  = (memory_bytes + KVL_SLAB_MAX - 1) / KVL_SLAB_MAX;
+    uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
     uint64_t length = memory_bytes / count / unit * unit;
     kvl_room_t room;
     kvl_status_t status;
     unsigned i;
 
     if (count > KVL_SLABS_MAX) {
-        return kvl_error(KVL_ERR_LIMIT, "node: %" PRIu64 " bytes of memory; at most %" PRIu64
-                         " (%u slabs); run more nodes", memory_bytes, KVL_SLABS_MAX * KVL_SLAB_MAX,
-                         KVL_SLABS_MAX);
+        return kvl_error(KVL_ERR_LIMIT,
+                         "node: %" PRIu64 " bytes of memory; at most %" PRIu64
+                         " (%u slabs); run more nodes",
+                         memory_bytes, KVL_SLABS_MAX * KVL_SLAB_MAX, KVL_SLABS_MAX);
     }
     kvl_room_look(&room);
-    status = kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)), memory_bytes);
+    status =
+        kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)), memory_bytes);
     for (i = 0; status == KVL_OK && i < count; i++) {
         kvl_region_t *region;
 
@@ -180,9 +182,9 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 static kvl_status_t node_store(kvl_node_t *node)
 {
     kvl_store_params_t params = {.max_leases = kvl_engine_settings(node->engine)->max_leases,
-                                 .decided = store_decided,
-                                 .hung = store_hung,
-                                 .arg = node};
+                                 .decided    = store_decided,
+                                 .hung       = store_hung,
+                                 .arg        = node};
 
     if (getrandom(&params.secret, sizeof(params.secret), 0) != (ssize_t)sizeof(params.secret)) {
         return kvl_error(KVL_ERR_UNSUPPORTED, "node: no random numbers");
@@ -193,17 +195,15 @@ static kvl_status_t node_store(kvl_node_t *node)
 /* inside of the engine: from here on clients come */
 static kvl_status_t node_open(kvl_node_t *node, const char *listen)
 {
-    kvl_server_params_t params = {.engine = node->engine,
-                                  .listen = listen,
-                                  .ops = &kvl_node_server_ops,
-                                  .arg = node};
+    kvl_server_params_t params = {
+        .engine = node->engine, .listen = listen, .ops = &kvl_node_server_ops, .arg = node};
     kvl_status_t status = kvl_timers_reserve(kvl_engine_timers(node->engine), 2);
 
     if (status != KVL_OK) {
         return kvl_error(status, "node: out of memory");
     }
     node->has_timers = true;
-    status = kvl_server_create(&params, &node->server);
+    status           = kvl_server_create(&params, &node->server);
     if (status != KVL_OK) {
         return status;
     }
@@ -257,7 +257,7 @@ static void node_cleanup(kvl_node_t *node)
 static kvl_status_t node_start(kvl_node_t *node, const kvl_node_params_t *params)
 {
     kvl_engine_params_t engine = {.config = params->config, .address = params->listen};
-    kvl_status_t status = kvl_engine_create(&engine, &node->engine);
+    kvl_status_t status        = kvl_engine_create(&engine, &node->engine);
 
     if (status == KVL_OK) {
         status = node_store(node);
@@ -285,17 +285,18 @@ kvl_status_t kvl_node_create(const kvl_node_params_t *params, kvl_node_t **node_
         return kvl_error(KVL_ERR_INVALID, "node: params, params->listen or node_p is NULL");
     }
     if (params->memory_bytes < KVL_NODE_MEMORY_MIN) {
-        return kvl_error(KVL_ERR_INVALID, "node: %" PRIu64 " bytes of memory; accepted: %u and more",
+        return kvl_error(KVL_ERR_INVALID,
+                         "node: %" PRIu64 " bytes of memory; accepted: %u and more",
                          params->memory_bytes, KVL_NODE_MEMORY_MIN);
     }
     node = kvl_calloc(1, sizeof(*node));
     if (!node) {
         return kvl_error(KVL_ERR_NO_MEMORY, "node: out of memory");
     }
-    node->poller.func = node_poll;
-    node->printer.func = kvl_node_print;
+    node->poller.func     = node_poll;
+    node->printer.func    = kvl_node_print;
     node->drain_work.func = drain_begin;
-    node->started_ns = kvl_now_ns();
+    node->started_ns      = kvl_now_ns();
     kvl_list_init(&node->clients);
     kvl_list_init(&node->answering);
     status = node_start(node, params);
@@ -312,8 +313,8 @@ kvl_status_t kvl_node_create(const kvl_node_params_t *params, kvl_node_t **node_
 kvl_status_t kvl_node_address(const kvl_node_t *node, char *address, size_t size)
 {
     if (snprintf(address, size, "%s", node->address) >= (int)size) {
-        return kvl_error(KVL_ERR_LIMIT, "node: its address %s does not fit %zu bytes", node->address,
-                         size);
+        return kvl_error(KVL_ERR_LIMIT, "node: its address %s does not fit %zu bytes",
+                         node->address, size);
     }
     return KVL_OK;
 }

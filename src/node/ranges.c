@@ -14,9 +14,9 @@ static kvl_range_t *ranges_array(kvl_ranges_t *ranges)
 
 void kvl_ranges_init(kvl_ranges_t *ranges)
 {
-    ranges->many = NULL;
+    ranges->many  = NULL;
     ranges->count = 0;
-    ranges->room = KVL_RANGES_FEW;
+    ranges->room  = KVL_RANGES_FEW;
 }
 
 void kvl_ranges_cleanup(kvl_ranges_t *ranges)
@@ -86,9 +86,9 @@ static kvl_status_t ranges_insert(kvl_ranges_t *ranges, unsigned at, uint64_t fr
 kvl_status_t kvl_ranges_add(kvl_ranges_t *ranges, uint64_t from, uint64_t to)
 {
     kvl_range_t *array = ranges_array(ranges);
-    unsigned at = ranges_find(array, ranges->count, from);
-    bool joins_before = at > 0 && array[at - 1].to == from;
-    bool joins_after = at < ranges->count && array[at].from == to;
+    unsigned at        = ranges_find(array, ranges->count, from);
+    bool joins_before  = at > 0 && array[at - 1].to == from;
+    bool joins_after   = at < ranges->count && array[at].from == to;
 
     if (at < ranges->count && array[at].from < to) {
         return KVL_ERR_RANGE;

@@ -7,9 +7,9 @@
  * enough. Of some windows the one whose youngest value is oldest is evicted. If all values are of one
  * length this is plain LRU: the first window is one value, and is taken at once. */
 
-#define WINDOWS    8              /* are compared */
-#define CANDIDATES 64             /* are tried to find them */
-#define STEPS      (1u << 18)     /* neighbours looked at, in all: bounds the time of one put */
+#define WINDOWS    8          /* are compared */
+#define CANDIDATES 64         /* are tried to find them */
+#define STEPS      (1u << 18) /* neighbours looked at, in all: bounds the time of one put */
 #define NEVER      UINT64_MAX
 
 typedef struct {
@@ -37,21 +37,21 @@ static uint64_t block_cost(const kvl_store_t *store, kvl_block_id_t block)
 static bool window_make(const kvl_store_t *store, const kvl_value_t *value, uint64_t length,
                         unsigned *steps, window_t *window)
 {
-    uint64_t bytes = kvl_slabs_bytes(&store->slabs, value->block);
+    uint64_t bytes        = kvl_slabs_bytes(&store->slabs, value->block);
     kvl_block_id_t before = kvl_slabs_before(&store->slabs, value->block);
-    kvl_block_id_t after = kvl_slabs_after(&store->slabs, value->block);
+    kvl_block_id_t after  = kvl_slabs_after(&store->slabs, value->block);
 
     *window = (window_t){value->block, value->block, value->tick, true};
     while (bytes < length) {
         uint64_t cost_before = block_cost(store, before);
-        uint64_t cost_after = block_cost(store, after);
-        uint64_t cost = cost_before < cost_after ? cost_before : cost_after;
+        uint64_t cost_after  = block_cost(store, after);
+        uint64_t cost        = cost_before < cost_after ? cost_before : cost_after;
 
         if (cost == NEVER || !*steps) {
             return false;
         }
         --*steps;
-        window->alone = window->alone && cost == 0;
+        window->alone    = window->alone && cost == 0;
         window->youngest = cost > window->youngest ? cost : window->youngest;
         if (cost_before < cost_after) {
             window->first = before;
@@ -69,7 +69,7 @@ static bool window_make(const kvl_store_t *store, const kvl_value_t *value, uint
 static window_t window_choose(const kvl_store_t *store, uint64_t length)
 {
     const kvl_evict_ops_t *ops = store->evict.ops;
-    window_t best = {.youngest = NEVER};
+    window_t best              = {.youngest = NEVER};
     unsigned steps = STEPS, tried = 0, made = 0;
     const kvl_value_t *value = ops->next(&store->evict, NULL);
 

@@ -19,8 +19,8 @@ typedef struct {
     uint64_t request;    /* of the answers; 0: none are sent */
     int64_t deadline_ns; /* of new leases */
     uint64_t inline_max;
-    bool fail;           /* an injected fault */
-    bool over;           /* the session is going */
+    bool fail; /* an injected fault */
+    bool over; /* the session is going */
 } request_t;
 
 /* one kind of request */
@@ -51,7 +51,7 @@ static kvl_wbuf_t *answer_room(request_t *r, size_t bytes)
         answer_send(r);
     }
     if (!r->w) {
-        r->w = kvl_session_begin(r->client->session);
+        r->w    = kvl_session_begin(r->client->session);
         r->over = !r->w;
     }
     return r->w;
@@ -60,7 +60,7 @@ static kvl_wbuf_t *answer_room(request_t *r, size_t bytes)
 static void answer_status(request_t *r, uint16_t index, kvl_status_t status, uint64_t length)
 {
     kvl_answer_t item = {.index = index, .status = (int32_t)status, .length = length};
-    kvl_wbuf_t *w = answer_room(r, ITEM_ROOM);
+    kvl_wbuf_t *w     = answer_room(r, ITEM_ROOM);
 
     if (w) {
         kvl_put_answer(w, &item);
@@ -80,10 +80,10 @@ static kvl_key_t key_of(const kvl_wire_key_t *key)
 
 static kvl_wire_lease_t lease_on_wire(const kvl_node_t *node, const kvl_grant_t *grant)
 {
-    return (kvl_wire_lease_t){.id = grant->id,
+    return (kvl_wire_lease_t){.id         = grant->id,
                               .generation = grant->generation,
-                              .region = node->regions[grant->slab]->id,
-                              .offset = grant->offset};
+                              .region     = node->regions[grant->slab]->id,
+                              .offset     = grant->offset};
 }
 
 /* ---- items ---- */
@@ -130,11 +130,11 @@ static void lookup_item(request_t *r)
         violation(r, kvl_error_text());
         return;
     }
-    out.index = item.index;
-    out.status = kvl_store_read(&r->client->holder, key_of(&item.key), r->inline_max, r->deadline_ns,
-                                &found);
+    out.index  = item.index;
+    out.status = kvl_store_read(&r->client->holder, key_of(&item.key), r->inline_max,
+                                r->deadline_ns, &found);
     if (out.status == KVL_OK) {
-        out.length = found.length;
+        out.length     = found.length;
         out.has_inline = !found.leased;
         if (found.leased) {
             out.lease = lease_on_wire(r->node, &found.grant);
@@ -158,12 +158,12 @@ static void commit_item(request_t *r)
         violation(r, kvl_error_text());
         return;
     }
-    commit = (kvl_store_commit_t){.id = item.lease,
+    commit = (kvl_store_commit_t){.id         = item.lease,
                                   .generation = item.generation,
-                                  .length = item.length,
-                                  .ops = item.ops,
-                                  .request = r->request,
-                                  .index = item.index};
+                                  .length     = item.length,
+                                  .ops        = item.ops,
+                                  .request    = r->request,
+                                  .index      = item.index};
     if (r->fail) {
         (void)kvl_store_abort(&r->client->holder, item.lease, item.generation);
         status = KVL_ERR_LEASE;
@@ -183,7 +183,8 @@ static void release_item(request_t *r)
         violation(r, kvl_error_text());
         return;
     }
-    (void)kvl_store_release(&r->client->holder, item.lease, item.generation); /* it counts refusals */
+    (void)kvl_store_release(&r->client->holder, item.lease,
+                            item.generation); /* it counts refusals */
 }
 
 static void abort_item(request_t *r)
@@ -285,7 +286,8 @@ static void request_ttl(request_t *r)
         return;
     }
     ttl_ms = ttl_ms < lease_max_ms ? ttl_ms : lease_max_ms;
-    r->deadline_ns = kvl_time_add(kvl_engine_now(r->node->engine), ttl_ms * KVL_MS + KVL_NODE_GRACE);
+    r->deadline_ns =
+        kvl_time_add(kvl_engine_now(r->node->engine), ttl_ms * KVL_MS + KVL_NODE_GRACE);
 }
 
 /* false: not to be done */
@@ -343,10 +345,14 @@ static void request_stat(request_t *r)
     w = kvl_session_begin(r->client->session);
     if (w) {
         /* the order of kvl_node_stat_t */
-        const uint64_t values[] = {s.keys,   s.bytes_used,        s.bytes_total, s.sessions,
-                                   s.leases, s.quarantined_slots, s.evictions,   s.refused_messages,
-                                   s.puts,   s.gets,              s.hits,        s.misses,
-                                   s.commits, s.aborts,           s.uptime_ms};
+        const uint64_t values[] = {s.keys,        s.bytes_used,
+                                   s.bytes_total, s.sessions,
+                                   s.leases,      s.quarantined_slots,
+                                   s.evictions,   s.refused_messages,
+                                   s.puts,        s.gets,
+                                   s.hits,        s.misses,
+                                   s.commits,     s.aborts,
+                                   s.uptime_ms};
 
         kvl_put_stats(w, values, sizeof(values) / sizeof(values[0]));
         kvl_session_send(r->client->session, KVL_MSG_STAT_OK, r->head->request, KVL_OK);
@@ -357,12 +363,12 @@ void kvl_node_message(void *arg, kvl_session_t *session, const kvl_msg_head_t *h
                       kvl_rbuf_t *body)
 {
     kvl_client_t *client = kvl_session_data(session);
-    request_t r = {.client = client,
-                   .node = arg,
-                   .head = head,
-                   .body = body,
-                   .request = head->request,
-                   .inline_max = kvl_session_terms(session)->inline_max};
+    request_t r          = {.client     = client,
+                            .node       = arg,
+                            .head       = head,
+                            .body       = body,
+                            .request    = head->request,
+                            .inline_max = kvl_session_terms(session)->inline_max};
     row_t row;
 
     if (head->type == KVL_MSG_STAT) {

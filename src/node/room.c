@@ -24,7 +24,7 @@ static uint64_t shared_free(void)
 /* the number in the first line that starts with @a name ("" for the first line) */
 static uint64_t file_number(const char *path, const char *name)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file      = fopen(path, "re");
     uint64_t number = UINT64_MAX;
     char line[256];
 
@@ -76,9 +76,9 @@ static uint64_t group_limit(void)
         uint64_t here;
 
         snprintf(file, sizeof(file), "%s/memory.max", path);
-        here = file_number(file, "");
-        limit = here < limit ? here : limit;
-        slash = strrchr(path, '/');
+        here   = file_number(file, "");
+        limit  = here < limit ? here : limit;
+        slash  = strrchr(path, '/');
         *slash = '\0';
     }
     return limit;
@@ -89,28 +89,33 @@ void kvl_room_look(kvl_room_t *room_p)
     uint64_t available_kib = file_number("/proc/meminfo", "MemAvailable:");
 
     *room_p = (kvl_room_t){
-        .shared = shared_free(),
+        .shared    = shared_free(),
         .available = available_kib == UINT64_MAX ? UINT64_MAX : available_kib * 1024,
-        .limit = group_limit(),
+        .limit     = group_limit(),
     };
 }
 
 kvl_status_t kvl_room_check(const kvl_room_t *room, bool shared, uint64_t bytes)
 {
     if (bytes > room->limit) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "node: %" PRIu64 " MiB of memory, but the control group "
+        return kvl_error(KVL_ERR_NO_MEMORY,
+                         "node: %" PRIu64 " MiB of memory, but the control group "
                          "allows %" PRIu64 " MiB; ask for less, or raise its memory limit",
                          bytes / MIB, room->limit / MIB);
     }
     if (bytes > room->available) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "node: %" PRIu64 " MiB of memory, but only %" PRIu64 " MiB "
-                         "are available; ask for less", bytes / MIB, room->available / MIB);
+        return kvl_error(KVL_ERR_NO_MEMORY,
+                         "node: %" PRIu64 " MiB of memory, but only %" PRIu64 " MiB "
+                         "are available; ask for less",
+                         bytes / MIB, room->available / MIB);
     }
     if (shared && bytes > room->shared) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "node: %" PRIu64 " MiB of memory, but only %" PRIu64 " MiB "
-                         "are free in " SHARED_DIR "; ask for less, remove what lies there, enlarge it "
-                         "(mount -o remount,size=...), or do without shared memory (KVLANE_RAILS=tcp)",
-                         bytes / MIB, room->shared / MIB);
+        return kvl_error(
+            KVL_ERR_NO_MEMORY,
+            "node: %" PRIu64 " MiB of memory, but only %" PRIu64 " MiB "
+            "are free in " SHARED_DIR "; ask for less, remove what lies there, enlarge it "
+            "(mount -o remount,size=...), or do without shared memory (KVLANE_RAILS=tcp)",
+            bytes / MIB, room->shared / MIB);
     }
     return KVL_OK;
 }

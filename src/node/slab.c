@@ -17,9 +17,9 @@
 
 typedef struct {
     uint32_t start, length;
-    kvl_block_id_t before, after;       /* in the slab */
+    kvl_block_id_t before, after;        /* in the slab */
     kvl_block_id_t list_prev, list_next; /* free: in its list */
-    void *owner;                        /* NULL: free */
+    void *owner;                         /* NULL: free */
     uint32_t slab;
 } block_t;
 
@@ -59,11 +59,11 @@ static place_t place_above(uint32_t length)
 
 static void list_push(kvl_slabs_t *slabs, kvl_block_id_t id)
 {
-    block_t *block = block_at(slabs, id);
-    place_t place = place_of(block->length);
+    block_t *block       = block_at(slabs, id);
+    place_t place        = place_of(block->length);
     kvl_block_id_t *head = &slabs->heads[place.class][place.step];
 
-    block->owner = NULL;
+    block->owner     = NULL;
     block->list_prev = KVL_BLOCK_NONE;
     block->list_next = *head;
     if (*head != KVL_BLOCK_NONE) {
@@ -77,7 +77,7 @@ static void list_push(kvl_slabs_t *slabs, kvl_block_id_t id)
 static void list_remove(kvl_slabs_t *slabs, kvl_block_id_t id)
 {
     block_t *block = block_at(slabs, id);
-    place_t place = place_of(block->length);
+    place_t place  = place_of(block->length);
 
     if (block->list_next != KVL_BLOCK_NONE) {
         block_at(slabs, block->list_next)->list_prev = block->list_prev;
@@ -116,7 +116,7 @@ static kvl_block_id_t list_first(const kvl_slabs_t *slabs, place_t place)
 static kvl_block_id_t block_find(const kvl_slabs_t *slabs, uint32_t length)
 {
     kvl_block_id_t id = list_first(slabs, place_above(length));
-    place_t place = place_of(length);
+    place_t place     = place_of(length);
     unsigned i;
 
     if (id != KVL_BLOCK_NONE) {
@@ -143,17 +143,17 @@ static kvl_status_t block_split(kvl_slabs_t *slabs, kvl_block_id_t id, uint32_t 
     if (kvl_ipool_get(&slabs->blocks, &rest_id) != KVL_OK) {
         return KVL_ERR_NO_MEMORY;
     }
-    rest = block_at(slabs, rest_id);
-    *rest = (block_t){.start = block->start + length,
+    rest  = block_at(slabs, rest_id);
+    *rest = (block_t){.start  = block->start + length,
                       .length = block->length - length,
                       .before = id,
-                      .after = block->after,
-                      .slab = block->slab};
+                      .after  = block->after,
+                      .slab   = block->slab};
     if (rest->after != KVL_BLOCK_NONE) {
         block_at(slabs, rest->after)->before = rest_id;
     }
     block->length = length;
-    block->after = rest_id;
+    block->after  = rest_id;
     list_push(slabs, rest_id);
     return KVL_OK;
 }
@@ -162,7 +162,7 @@ static kvl_status_t block_split(kvl_slabs_t *slabs, kvl_block_id_t id, uint32_t 
 static void block_merge(kvl_slabs_t *slabs, kvl_block_id_t id, kvl_block_id_t next_id)
 {
     block_t *block = block_at(slabs, id);
-    block_t *next = block_at(slabs, next_id);
+    block_t *next  = block_at(slabs, next_id);
 
     block->length += next->length;
     block->after = next->after;
@@ -188,7 +188,7 @@ void kvl_slabs_init(kvl_slabs_t *slabs)
 
     *slabs = (kvl_slabs_t){.slab_count = 0};
     kvl_ipool_init(&slabs->blocks, sizeof(block_t));
-    for (class = 0; class < KVL_SLAB_CLASSES; class++) {
+    for (class = 0; class < KVL_SLAB_CLASSES; class ++) {
         for (step = 0; step < KVL_SLAB_STEPS; step++) {
             slabs->heads[class][step] = KVL_BLOCK_NONE;
         }
@@ -207,8 +207,9 @@ kvl_status_t kvl_slabs_add(kvl_slabs_t *slabs, uint64_t length)
     kvl_block_id_t id;
 
     if (length > KVL_SLAB_MAX || !whole) {
-        return kvl_error(KVL_ERR_INVALID, "node: a slab of %" PRIu64 " bytes; accepted: %u to %" PRIu64,
-                         length, KVL_SLAB_GRANULE, KVL_SLAB_MAX);
+        return kvl_error(KVL_ERR_INVALID,
+                         "node: a slab of %" PRIu64 " bytes; accepted: %u to %" PRIu64, length,
+                         KVL_SLAB_GRANULE, KVL_SLAB_MAX);
     }
     if (slabs->slab_count == KVL_SLABS_MAX) {
         return kvl_error(KVL_ERR_LIMIT, "node: more than %u slabs", KVL_SLABS_MAX);
@@ -216,11 +217,11 @@ kvl_status_t kvl_slabs_add(kvl_slabs_t *slabs, uint64_t length)
     if (kvl_ipool_get(&slabs->blocks, &id) != KVL_OK) {
         return KVL_ERR_NO_MEMORY;
     }
-    *block_at(slabs, id) = (block_t){.length = whole,
-                                     .before = KVL_BLOCK_NONE,
-                                     .after = KVL_BLOCK_NONE,
-                                     .slab = slabs->slab_count};
-    slabs->first[slabs->slab_count] = id;
+    *block_at(slabs, id)              = (block_t){.length = whole,
+                                                  .before = KVL_BLOCK_NONE,
+                                                  .after  = KVL_BLOCK_NONE,
+                                                  .slab   = slabs->slab_count};
+    slabs->first[slabs->slab_count]   = id;
     slabs->slabs[slabs->slab_count++] = whole;
     slabs->total_bytes += (uint64_t)whole * KVL_SLAB_GRANULE;
     list_push(slabs, id);
@@ -242,7 +243,7 @@ kvl_status_t kvl_slabs_alloc_in(kvl_slabs_t *slabs, kvl_block_id_t free_block, u
                                 void *owner, kvl_block_id_t *block_p)
 {
     block_t *block = block_at(slabs, free_block);
-    uint32_t want = (uint32_t)granules(length);
+    uint32_t want  = (uint32_t)granules(length);
 
     list_remove(slabs, free_block);
     if (block->length > want && block_split(slabs, free_block, want) != KVL_OK) {
@@ -274,7 +275,7 @@ kvl_status_t kvl_slabs_alloc(kvl_slabs_t *slabs, uint64_t length, void *owner,
 
 kvl_block_id_t kvl_slabs_free(kvl_slabs_t *slabs, kvl_block_id_t id)
 {
-    block_t *block = block_at(slabs, id);
+    block_t *block        = block_at(slabs, id);
     kvl_block_id_t before = block->before;
 
     slabs->used_bytes -= (uint64_t)block->length * KVL_SLAB_GRANULE;

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#define KVL_SLAB_GRANULE 64u                      /* slots start and end at multiples */
-#define KVL_SLAB_MAX     (UINT64_C(7) << 29)      /* 3.5 GiB: one registration */
+#define KVL_SLAB_GRANULE 64u                 /* slots start and end at multiples */
+#define KVL_SLAB_MAX     (UINT64_C(7) << 29) /* 3.5 GiB: one registration */
 #define KVL_SLABS_MAX    256
 
 #define KVL_BLOCK_NONE KVL_IPOOL_NONE
@@ -25,8 +25,8 @@ typedef struct {
     uint32_t slabs[KVL_SLABS_MAX];       /* length of each in granules */
     kvl_block_id_t first[KVL_SLABS_MAX]; /* its first block, which is never merged into another */
     unsigned slab_count;
-    uint32_t classes;                    /* bit: the class has a free block */
-    uint32_t steps[KVL_SLAB_CLASSES];    /* bit: the step has one */
+    uint32_t classes;                 /* bit: the class has a free block */
+    uint32_t steps[KVL_SLAB_CLASSES]; /* bit: the step has one */
     kvl_block_id_t heads[KVL_SLAB_CLASSES][KVL_SLAB_STEPS];
     uint64_t total_bytes, used_bytes;
     uint64_t slots;

@@ -32,7 +32,7 @@ kvl_status_t kvl_store_create(const kvl_store_params_t *params, kvl_store_t **st
     kvl_ipool_init(&store->leases, sizeof(kvl_lease_t));
     kvl_timers_init(&store->timers);
     store->params = *params;
-    *store_p = store;
+    *store_p      = store;
     return KVL_OK;
 }
 
@@ -57,7 +57,7 @@ void kvl_store_destroy(kvl_store_t *store)
 
 kvl_status_t kvl_store_add_slab(kvl_store_t *store, void *base, uint64_t length)
 {
-    unsigned number = store->slabs.slab_count;
+    unsigned number     = store->slabs.slab_count;
     kvl_status_t status = kvl_slabs_add(&store->slabs, length);
 
     if (status == KVL_OK) {
@@ -82,9 +82,9 @@ kvl_status_t kvl_value_create(kvl_store_t *store, kvl_key_t key, uint64_t length
     if (!value) {
         return KVL_ERR_NO_MEMORY;
     }
-    *value = (kvl_value_t){.hash = kvl_index_hash(&store->index, key.data, key.length),
-                           .length = length,
-                           .state = KVL_VALUE_NEW,
+    *value = (kvl_value_t){.hash       = kvl_index_hash(&store->index, key.data, key.length),
+                           .length     = length,
+                           .state      = KVL_VALUE_NEW,
                            .key_length = (uint8_t)key.length};
     kvl_list_init(&value->recent);
     memcpy(value->key, key.data, key.length);
@@ -263,9 +263,9 @@ kvl_status_t kvl_store_remove(kvl_store_t *store, kvl_key_t key)
 
 void kvl_store_stats(const kvl_store_t *store, kvl_store_stats_t *stats_p)
 {
-    *stats_p = store->stats;
-    stats_p->keys = store->index.count;
-    stats_p->bytes_used = store->slabs.used_bytes;
+    *stats_p             = store->stats;
+    stats_p->keys        = store->index.count;
+    stats_p->bytes_used  = store->slabs.used_bytes;
     stats_p->bytes_total = store->slabs.total_bytes;
-    stats_p->leases = store->leases.used;
+    stats_p->leases      = store->leases.used;
 }

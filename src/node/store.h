@@ -158,12 +158,12 @@ typedef struct {
     uint64_t leases;      /* now */
     uint64_t quarantined; /* slots in quarantine now */
     uint64_t evictions;
-    uint64_t puts;        /* values that were to be stored */
-    uint64_t commits;     /* values that became visible */
-    uint64_t aborts;      /* values that were given up */
+    uint64_t puts;    /* values that were to be stored */
+    uint64_t commits; /* values that became visible */
+    uint64_t aborts;  /* values that were given up */
     uint64_t gets, hits, misses;
-    uint64_t expired;     /* leases */
-    uint64_t refused;     /* items and ops that named what is not the client's */
+    uint64_t expired; /* leases */
+    uint64_t refused; /* items and ops that named what is not the client's */
 } kvl_store_stats_t;
 void kvl_store_stats(const kvl_store_t *store, kvl_store_stats_t *stats_p);
 

@@ -20,15 +20,15 @@ typedef enum {
 struct kvl_lease {
     uint32_t number; /* in the pool */
     uint32_t generation;
-    uint64_t id;     /* number, and 32 random bits */
+    uint64_t id; /* number, and 32 random bits */
     kvl_holder_t *holder;
     kvl_list_t link; /* in holder->leases or ->answers */
     kvl_timer_t expiry;
     kvl_value_t *value;
-    uint32_t ops;    /* message-mode ops under way */
-    uint8_t state;   /* kvl_lease_state_t */
+    uint32_t ops;  /* message-mode ops under way */
+    uint8_t state; /* kvl_lease_state_t */
     bool write;
-    bool waits;      /* commit: for all bytes, not only for ops under way */
+    bool waits;          /* commit: for all bytes, not only for ops under way */
     kvl_status_t status; /* of the ops, then of the commit */
     uint16_t index;
     uint64_t request;

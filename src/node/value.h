@@ -22,8 +22,8 @@ struct kvl_value {
     uint64_t tick;     /* when it was used last: counts uses, not time */
     kvl_list_t recent; /* in the evictor's order while it may be evicted, else alone */
     kvl_block_id_t block;
-    uint32_t pins;     /* read leases and ops that keep the slot */
-    uint8_t state;     /* kvl_value_state_t */
+    uint32_t pins; /* read leases and ops that keep the slot */
+    uint8_t state; /* kvl_value_state_t */
     uint8_t key_length;
     uint8_t key[];
 };

@@ -42,7 +42,7 @@ static void raise_files(void)
 
 void kvl_tool_start(int argc, char **argv)
 {
-    bool hooks = setting_add("UCX_MEM_MMAP_HOOK_MODE", "none");
+    bool hooks   = setting_add("UCX_MEM_MMAP_HOOK_MODE", "none");
     bool signals = setting_add("UCX_ERROR_SIGNALS", "");
 
     (void)argc;
@@ -56,8 +56,7 @@ void kvl_tool_start(int argc, char **argv)
 
 void kvl_tool_version(FILE *stream, const char *name)
 {
-    fprintf(stream, "%s %s (UCX %s, %s)\n", name, kvl_version(), kvl_ucx_version(),
-            kvl_ucx_path());
+    fprintf(stream, "%s %s (UCX %s, %s)\n", name, kvl_version(), kvl_ucx_version(), kvl_ucx_path());
 }
 
 static void say(const char *name, const char *format, va_list args)

@@ -26,8 +26,7 @@ int kvl_tool_failed(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* "NAME: what" and where help is, on stderr. Returns KVL_EXIT_USAGE. */
-int kvl_tool_usage(const char *name, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+int kvl_tool_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Last call of a main() that printed on stdout: a full disk or a closed pipe is a failure too.
  * Returns @a code, or KVL_EXIT_FAILED if the output was lost. */

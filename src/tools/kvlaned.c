@@ -51,10 +51,14 @@ static const char usage_text[] =
     "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-    {"listen", required_argument, NULL, 'l'},  {"memory", required_argument, NULL, 'm'},
-    {"drain", required_argument, NULL, 'd'},   {"set", required_argument, NULL, 'o'},
-    {"quiet", no_argument, NULL, 'q'},         {"verbose", no_argument, NULL, 'v'},
-    {"help", no_argument, NULL, 'h'},          {"version", no_argument, NULL, 'V'},
+    {"listen", required_argument, NULL, 'l'},
+    {"memory", required_argument, NULL, 'm'},
+    {"drain", required_argument, NULL, 'd'},
+    {"set", required_argument, NULL, 'o'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
@@ -128,7 +132,7 @@ static int one_option(int c, options_t *options)
 static int log_option(const options_t *options)
 {
     static const char *const levels[] = {"info", "debug", "trace"};
-    const char *level = NULL;
+    const char *level                 = NULL;
 
     if (options->verbose) {
         level = levels[options->verbose < 3 ? options->verbose - 1 : 2];
@@ -160,7 +164,8 @@ static int parse(int argc, char **argv, options_t *options)
 {
     int c, code = GO_ON;
 
-    while (code == GO_ON && (c = getopt_long(argc, argv, "l:m:d:o:qvhV", long_options, NULL)) != -1) {
+    while (code == GO_ON &&
+           (c = getopt_long(argc, argv, "l:m:d:o:qvhV", long_options, NULL)) != -1) {
         code = one_option(c, options);
     }
     if (code != GO_ON) {
@@ -170,7 +175,8 @@ static int parse(int argc, char **argv, options_t *options)
         return kvl_tool_usage(NAME, "%s: takes no such argument", argv[optind]);
     }
     if (!options->listen) {
-        return kvl_tool_usage(NAME, "-l is missing: the address to listen on, such as 0.0.0.0:7700");
+        return kvl_tool_usage(NAME,
+                              "-l is missing: the address to listen on, such as 0.0.0.0:7700");
     }
     if (!options->memory_bytes) { /* -m 0 too */
         return kvl_tool_usage(NAME, "-m is missing: the memory for values, such as 16G");
@@ -194,7 +200,7 @@ static void on_alarm(int signal)
 {
     static const char text[] = NAME ": UCX did not start within a minute and more; "
                                     "start it again, with -vv to see where it stays\n";
-    ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
+    ssize_t n                = write(STDERR_FILENO, text, sizeof(text) - 1);
 
     (void)n;
     (void)signal;
@@ -223,10 +229,10 @@ static void stop_signals(int how)
 
 static int serve(const options_t *options)
 {
-    kvl_node_params_t params = {.config = options->config,
-                                .listen = options->listen,
+    kvl_node_params_t params = {.config       = options->config,
+                                .listen       = options->listen,
                                 .memory_bytes = options->memory_bytes};
-    int code = KVL_EXIT_OK;
+    int code                 = KVL_EXIT_OK;
     kvl_status_t status;
     char address[128];
 

@@ -100,10 +100,10 @@ BOTH(node_hello, throws_out_what_is_no_hello)
     static const bytes_t lies[] = {
         {"", 0},
         {"GET / HTTP/1.1\r\n\r\n", 18},
-        {"\x4c\x4b\x01", 3},                                                    /* cut */
-        {"\x4c\x4b\x09\x01\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},       /* version 9 */
-        {"\x4c\x4b\x01\xff\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},       /* type 255 */
-        {"\x4c\x4b\x01\x0c\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},       /* RESERVE */
+        {"\x4c\x4b\x01", 3},                                                      /* cut */
+        {"\x4c\x4b\x09\x01\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},         /* version 9 */
+        {"\x4c\x4b\x01\xff\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},         /* type 255 */
+        {"\x4c\x4b\x01\x0c\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},         /* RESERVE */
         {"\x4c\x4b\x01\x01\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 24}, /* body 4 GiB */
     };
     scene_t scene;
@@ -177,9 +177,9 @@ BOTH(node_hello, throws_out_who_says_it_twice)
 BOTH(node_ep_hello, refuses_sessions_and_places_that_are_not_the_clients)
 {
     static const kvl_ep_hello_t lies[] = {
-        {.session = 12345, .lane = KVL_LANE_DATA},          /* no such session */
-        {.session = 0, .lane = KVL_LANE_DATA, .index = 1},  /* no such place; 0: the own session */
-        {.session = 0, .lane = KVL_LANE_SG, .index = 0},    /* another lane than it came on */
+        {.session = 12345, .lane = KVL_LANE_DATA},         /* no such session */
+        {.session = 0, .lane = KVL_LANE_DATA, .index = 1}, /* no such place; 0: the own session */
+        {.session = 0, .lane = KVL_LANE_SG, .index = 0},   /* another lane than it came on */
     };
     scene_t scene;
     size_t i, length;
@@ -260,9 +260,9 @@ BOTH(node_message, throws_out_bad_heads_and_cut_bodies)
     length        = valid_reserve(&scene.raw);
     bytes[24 + 6] = 255; /* key length: past the end */
     lie_bytes(&scene, length);
-    length            = valid_reserve(&scene.raw);
-    bytes[length]     = 0; /* a byte too many, and the head knows of it */
-    bytes[20]         = (uint8_t)(bytes[20] + 1);
+    length        = valid_reserve(&scene.raw);
+    bytes[length] = 0; /* a byte too many, and the head knows of it */
+    bytes[20]     = (uint8_t)(bytes[20] + 1);
     lie_bytes(&scene, length + 1);
     serves_others(&scene);
     scene_close(&scene);
@@ -311,7 +311,7 @@ BOTH(node_message, throws_out_active_messages_of_the_wrong_kind)
 
 BOTH(node_reserve, refuses_lengths_that_cannot_be)
 {
-    kvl_reserve_t item = {.index = 1, .key = wire_key("k"), .length = 1025, .has_inline = true};
+    kvl_reserve_t item  = {.index = 1, .key = wire_key("k"), .length = 1025, .has_inline = true};
     uint8_t bytes[2000] = {1};
     kvl_reserved_t out;
     scene_t scene;
@@ -451,9 +451,9 @@ BOTH(node_put, drops_what_is_not_the_clients_or_lies_outside)
     head = put_head(&lie, 0, 3000);
     raw_data(&scene.raw, KVL_LANE_DATA, &head, poison, 3000);
     has_counted(&scene);
-    head       = put_head(&lease, 0, 3000); /* by region, where only the scratch may be reached so */
-    head.scope = 1;
-    head.token = scene.raw.region.id;
+    head = put_head(&lease, 0, 3000); /* by region, where only the scratch may be reached so */
+    head.scope  = 1;
+    head.token  = scene.raw.region.id;
     head.offset = lease.offset;
     raw_data(&scene.raw, KVL_LANE_DATA, &head, poison, 3000);
     has_counted(&scene);
@@ -613,8 +613,8 @@ BOTH(node_commit, waits_for_bytes_that_it_overtook)
     raw_login(&scene.raw);
     raw_bind(&scene.raw, KVL_LANE_DATA);
     lease  = raw_reserve(&scene.raw, "k", 5000).lease;
-    commit = (kvl_commit_t){.index = 4, .lease = lease.id, .generation = lease.generation,
-                            .length = 5000, .ops = 2};
+    commit = (kvl_commit_t){
+        .index = 4, .lease = lease.id, .generation = lease.generation, .length = 5000, .ops = 2};
     kvl_put_commit(raw_begin(&scene.raw), &commit);
     request = raw_send(&scene.raw, KVL_MSG_COMMIT);
     CHECK_EQ(raw_exists(&scene.raw, "k", &length), KVL_ERR_NOT_FOUND); /* and no answer yet */
@@ -680,7 +680,8 @@ BOTH(node_reserve, answers_in_several_messages_when_one_is_too_short)
     raw_login(raw);
     for (i = 0; i < 200; i++) {
         char key[16];
-        kvl_reserve_t item = {.index = (uint16_t)i, .length = 1000, .has_inline = true, .bytes = value};
+        kvl_reserve_t item = {
+            .index = (uint16_t)i, .length = 1000, .has_inline = true, .bytes = value};
 
         snprintf(key, sizeof(key), "k%u", i);
         if (i % 50 == 0) {
@@ -719,7 +720,8 @@ BOTH(node_reserve, answers_in_several_messages_when_one_is_too_short)
 
 static int dial(const char *address)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1))};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_port   = htons((uint16_t)atoi(strchr(address, ':') + 1))};
     int fd                = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -75,7 +75,7 @@ TEST(node_create, says_what_is_wrong_with_its_arguments)
     CHECK_EQ(kvl_node_create(&params, &node), KVL_ERR_NO_MEMORY);
     CHECK(strstr(kvl_error_text(), "MiB") != NULL);
     params.memory_bytes = 16 * MIB;
-    params.listen = "nowhere";
+    params.listen       = "nowhere";
     CHECK_EQ(kvl_node_create(&params, &node), KVL_ERR_INVALID);
     CHECK(strstr(kvl_error_text(), "nowhere") != NULL);
 
@@ -109,8 +109,8 @@ TEST(node_create, keeps_within_its_memory)
 TEST(node_create, survives_each_failed_allocation_and_call_into_ucp)
 {
     static const char *const points[] = {"alloc", "ucp"};
-    kvl_node_params_t params = {.config = config_of(over_tcp), .listen = "127.0.0.1:0",
-                                .memory_bytes = MIB};
+    kvl_node_params_t params          = {
+                 .config = config_of(over_tcp), .listen = "127.0.0.1:0", .memory_bytes = MIB};
     unsigned point, n;
 
     for (point = 0; point < 2; point++) {
@@ -138,8 +138,8 @@ TEST(node_create, survives_each_failed_allocation_and_call_into_ucp)
 
 TEST(node_run, serves_with_the_callers_progress_too)
 {
-    static const char *const settings[][2] = {{"KVLANE_RAILS", "tcp"}, {"KVLANE_PROGRESS", "caller"},
-                                              {NULL, NULL}};
+    static const char *const settings[][2] = {
+        {"KVLANE_RAILS", "tcp"}, {"KVLANE_PROGRESS", "caller"}, {NULL, NULL}};
     kvl_node_t *node = NULL;
     pthread_t thread;
     char address[128];
@@ -180,7 +180,8 @@ TEST(node_drain, may_come_from_a_signal_handler)
         drained_by_signal = node;
         REQUIRE(pthread_create(&thread, NULL, run_main, node) == 0);
         usleep(i * 500);
-        REQUIRE(pthread_kill(thread, SIGUSR1) == 0); /* on the thread that may be inside of the engine */
+        REQUIRE(pthread_kill(thread, SIGUSR1) ==
+                0); /* on the thread that may be inside of the engine */
         pthread_join(thread, NULL);
         kvl_node_destroy(node);
     }
@@ -237,8 +238,8 @@ TEST(node_drain, closes_all_when_its_time_is_over_or_cut_short)
 
 TEST(node_lease, ends_the_session_of_a_writer_that_hangs_and_spares_a_slow_reader)
 {
-    static const char *const settings[][2] = {{"KVLANE_RAILS", "tcp"}, {"KVLANE_LEASE_MAX", "100ms"},
-                                              {NULL, NULL}};
+    static const char *const settings[][2] = {
+        {"KVLANE_RAILS", "tcp"}, {"KVLANE_LEASE_MAX", "100ms"}, {NULL, NULL}};
     kvl_node_t *node = NULL;
     kvl_wire_lease_t lease, read;
     kvl_node_stat_t stat;
@@ -283,7 +284,7 @@ TEST(node_faults, refuse_drop_and_forget)
     CHECK_EQ(raw_commit(&raw, &lease, 5000, 0), KVL_ERR_LEASE);
     CHECK_EQ(raw_exists(&raw, "fails", &length), KVL_ERR_NOT_FOUND);
     lease = raw_reserve(&raw, "no answer", 5000).lease;
-    item = (kvl_commit_t){.lease = lease.id, .generation = lease.generation, .length = 5000};
+    item  = (kvl_commit_t){.lease = lease.id, .generation = lease.generation, .length = 5000};
     kvl_put_commit(raw_begin(&raw), &item);
     raw_send(&raw, KVL_MSG_COMMIT);
     raw_sync(&raw); /* its answer is the next message: there was none before */

@@ -138,9 +138,8 @@ void raw_close(raw_t *raw)
 
 void raw_connect(raw_t *raw, unsigned lane)
 {
-    kvl_ep_params_t params = {.worker = raw->lanes[lane].worker,
-                              .failed = raw_failed,
-                              .arg    = &raw->lanes[lane]};
+    kvl_ep_params_t params = {
+        .worker = raw->lanes[lane].worker, .failed = raw_failed, .arg = &raw->lanes[lane]};
 
     raw->lanes[lane].failed = false;
     REQUIRE(kvl_ep_connect(&params, &raw->addr, &raw->lanes[lane].ep) == KVL_OK);
@@ -197,7 +196,7 @@ void raw_data(raw_t *raw, unsigned lane, const kvl_data_head_t *head, const void
 raw_message_t *raw_take(raw_t *raw)
 {
     static raw_message_t taken;
-    int64_t end = kvl_now_ns() + LIMIT_NS;
+    int64_t end            = kvl_now_ns() + LIMIT_NS;
     raw_message_t *message = raw->messages;
 
     while (!raw->count) {
@@ -323,11 +322,15 @@ static kvl_answer_t raw_one_answer(raw_t *raw, kvl_msg_type_t type, uint64_t req
 
 kvl_status_t raw_commit(raw_t *raw, const kvl_wire_lease_t *lease, uint64_t length, uint32_t ops)
 {
-    kvl_commit_t item = {.index = 9, .lease = lease->id, .generation = lease->generation,
-                         .length = length, .ops = ops};
+    kvl_commit_t item = {.index      = 9,
+                         .lease      = lease->id,
+                         .generation = lease->generation,
+                         .length     = length,
+                         .ops        = ops};
 
     kvl_put_commit(raw_begin(raw), &item);
-    return (kvl_status_t)raw_one_answer(raw, KVL_MSG_COMMITTED, raw_send(raw, KVL_MSG_COMMIT)).status;
+    return (kvl_status_t)raw_one_answer(raw, KVL_MSG_COMMITTED, raw_send(raw, KVL_MSG_COMMIT))
+        .status;
 }
 
 kvl_found_t raw_lookup(raw_t *raw, const char *key)
@@ -362,7 +365,8 @@ void raw_give_back(raw_t *raw, kvl_msg_type_t type, const kvl_wire_lease_t *leas
     raw_send(raw, type);
 }
 
-kvl_status_t raw_get(raw_t *raw, unsigned lane, const kvl_data_head_t *head, raw_message_t **reply_p)
+kvl_status_t raw_get(raw_t *raw, unsigned lane, const kvl_data_head_t *head,
+                     raw_message_t **reply_p)
 {
     kvl_data_head_t reply;
 

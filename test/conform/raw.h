@@ -12,7 +12,7 @@
 
 typedef struct {
     unsigned am;
-    size_t length;               /* of data */
+    size_t length; /* of data */
     uint8_t data[KVL_WIRE_MAX];
     uint8_t head[KVL_DATA_HEAD_SIZE];
     size_t head_length;
@@ -84,6 +84,7 @@ kvl_status_t raw_exists(raw_t *raw, const char *key, uint64_t *length_p);
 /* RELEASE or ABORT */
 void raw_give_back(raw_t *raw, kvl_msg_type_t type, const kvl_wire_lease_t *lease);
 /* One message-mode get; its status, bytes in the message returned by *reply_p. */
-kvl_status_t raw_get(raw_t *raw, unsigned lane, const kvl_data_head_t *head, raw_message_t **reply_p);
+kvl_status_t raw_get(raw_t *raw, unsigned lane, const kvl_data_head_t *head,
+                     raw_message_t **reply_p);
 
 #endif

@@ -14,7 +14,7 @@ static kvl_value_t *value_new(const kvl_index_t *index, uint32_t number)
 
     memcpy(value->key, &number, sizeof(number));
     value->key_length = sizeof(number);
-    value->hash = kvl_index_hash(index, value->key, value->key_length);
+    value->hash       = kvl_index_hash(index, value->key, value->key_length);
     return value;
 }
 

@@ -30,13 +30,13 @@ typedef struct {
     unsigned key;
     content_t content;
     kvl_grant_t grant;
-    bool message;     /* bytes come by ops */
-    bool committed;   /* the commit was deferred */
-    uint64_t posted;  /* bytes from the start that an op was begun for */
+    bool message;    /* bytes come by ops */
+    bool committed;  /* the commit was deferred */
+    uint64_t posted; /* bytes from the start that an op was begun for */
     uint64_t arrived;
-    kvl_lease_t *op;  /* one under way */
-    bool broken;      /* an op failed */
-    bool over;        /* the lease is, but not its op */
+    kvl_lease_t *op; /* one under way */
+    bool broken;     /* an op failed */
+    bool over;       /* the lease is, but not its op */
     int64_t deadline;
 } writing_t;
 
@@ -122,7 +122,7 @@ static content_t new_content(model_t *m)
 /* was the key evicted since we looked last? */
 static void notice(model_t *m, unsigned key)
 {
-    uint64_t length = 0;
+    uint64_t length     = 0;
     kvl_status_t status = kvl_store_exists(m->store, key_of(&key), &length);
 
     if (status == KVL_OK) {
@@ -142,10 +142,10 @@ static void store_hung(kvl_holder_t *holder, void *arg)
 
 static void do_reserve(model_t *m, actor_t *actor)
 {
-    writing_t *w = &actor->writing[next(m, HELD_MAX)];
+    writing_t *w      = &actor->writing[next(m, HELD_MAX)];
     content_t content = new_content(m);
-    unsigned key = (unsigned)next(m, KEYS);
-    int64_t deadline = m->now + 1 + (int64_t)next(m, 3000);
+    unsigned key      = (unsigned)next(m, KEYS);
+    int64_t deadline  = m->now + 1 + (int64_t)next(m, 3000);
     kvl_grant_t grant;
     kvl_status_t status;
 
@@ -155,14 +155,18 @@ static void do_reserve(model_t *m, actor_t *actor)
     status = kvl_store_reserve(&actor->holder, key_of(&key), content.length, deadline, &grant);
     REQUIRE(status == KVL_OK || status == KVL_ERR_BUSY);
     if (status == KVL_OK) {
-        *w = (writing_t){.used = true, .key = key, .content = content, .grant = grant,
-                         .message = next(m, 2), .deadline = deadline};
+        *w = (writing_t){.used     = true,
+                         .key      = key,
+                         .content  = content,
+                         .grant    = grant,
+                         .message  = next(m, 2),
+                         .deadline = deadline};
     }
 }
 
 static void do_write(model_t *m, actor_t *actor)
 {
-    writing_t *w = &actor->writing[next(m, HELD_MAX)];
+    writing_t *w      = &actor->writing[next(m, HELD_MAX)];
     kvl_store_op_t op = {.id = w->grant.id, .generation = w->grant.generation};
     kvl_grant_t place;
 
@@ -184,19 +188,19 @@ static void do_write(model_t *m, actor_t *actor)
 static void do_arrive(model_t *m, actor_t *actor)
 {
     writing_t *w = &actor->writing[next(m, HELD_MAX)];
-    bool fails = next(m, 50) == 0;
+    bool fails   = next(m, 50) == 0;
 
     if (!w->used || !w->op) {
         return;
     }
     fill(w->grant.address, w->content.seed, w->arrived, w->posted);
     w->arrived = w->posted;
-    w->broken = w->broken || fails;
+    w->broken  = w->broken || fails;
     if (w->committed && !fails && !w->broken && w->arrived == w->content.length) {
         notice(m, w->key); /* it becomes visible now */
     }
     kvl_store_put_end(w->op, fails ? KVL_ERR_LEASE : KVL_OK);
-    w->op = NULL;
+    w->op   = NULL;
     w->used = !w->over;
     if (w->committed && !w->broken && w->arrived == w->content.length) {
         m->keys[w->key] = w->content;
@@ -205,11 +209,14 @@ static void do_arrive(model_t *m, actor_t *actor)
 
 static void do_commit(model_t *m, actor_t *actor)
 {
-    unsigned slot = (unsigned)next(m, HELD_MAX);
-    writing_t *w = &actor->writing[slot];
-    kvl_store_commit_t commit = {.id = w->grant.id, .generation = w->grant.generation,
-                                 .length = w->content.length, .ops = w->message,
-                                 .request = slot, .index = (uint16_t)w->key};
+    unsigned slot             = (unsigned)next(m, HELD_MAX);
+    writing_t *w              = &actor->writing[slot];
+    kvl_store_commit_t commit = {.id         = w->grant.id,
+                                 .generation = w->grant.generation,
+                                 .length     = w->content.length,
+                                 .ops        = w->message,
+                                 .request    = slot,
+                                 .index      = (uint16_t)w->key};
     kvl_status_t status;
 
     if (!w->used || w->committed || w->over || (!w->message && w->arrived < w->content.length)) {
@@ -263,7 +270,7 @@ static void do_abort(model_t *m, actor_t *actor)
 
 static void do_inline(model_t *m, actor_t *actor)
 {
-    unsigned key = (unsigned)next(m, KEYS);
+    unsigned key      = (unsigned)next(m, KEYS);
     content_t content = {++m->seed, 1 + next(m, 500)};
     uint8_t bytes[500];
     kvl_status_t status;
@@ -282,8 +289,8 @@ static void do_inline(model_t *m, actor_t *actor)
 
 static void do_read(model_t *m, actor_t *actor)
 {
-    reading_t *r = &actor->reading[next(m, HELD_MAX)];
-    unsigned key = (unsigned)next(m, KEYS);
+    reading_t *r     = &actor->reading[next(m, HELD_MAX)];
+    unsigned key     = (unsigned)next(m, KEYS);
     int64_t deadline = m->now + 1 + (int64_t)next(m, 3000);
     kvl_found_value_t found;
     kvl_status_t status;
@@ -305,8 +312,8 @@ static void do_read(model_t *m, actor_t *actor)
         kvl_store_op_t op = {found.grant.id, found.grant.generation, 0, found.length};
         kvl_grant_t place;
 
-        *r = (reading_t){.used = true, .content = m->keys[key], .grant = found.grant,
-                         .deadline = deadline};
+        *r = (reading_t){
+            .used = true, .content = m->keys[key], .grant = found.grant, .deadline = deadline};
         if (next(m, 3) == 0) {
             REQUIRE(kvl_store_get_begin(&actor->holder, &op, &r->op, &place) == KVL_OK);
         }
@@ -343,10 +350,10 @@ static void do_remove(model_t *m, actor_t *actor)
 /* foreign, stale and made up leases */
 static void do_lie(model_t *m, actor_t *actor)
 {
-    actor_t *other = &m->actors[next(m, CLIENTS)];
-    writing_t *w = &other->writing[next(m, HELD_MAX)];
-    kvl_store_commit_t commit = {.id = w->grant.id, .generation = w->grant.generation,
-                                 .length = w->content.length};
+    actor_t *other            = &m->actors[next(m, CLIENTS)];
+    writing_t *w              = &other->writing[next(m, HELD_MAX)];
+    kvl_store_commit_t commit = {
+        .id = w->grant.id, .generation = w->grant.generation, .length = w->content.length};
 
     if (other == actor || next(m, 3) == 0) {
         commit.id ^= UINT64_C(1) << next(m, 64);
@@ -368,7 +375,7 @@ static void end_ops(model_t *m, actor_t *actor)
 
         if (w->used && w->op) {
             kvl_store_put_end(w->op, next(m, 2) ? KVL_OK : KVL_ERR_LEASE);
-            w->op = NULL;
+            w->op   = NULL;
             w->used = !w->over;
         }
         if (r->used && r->op) {
@@ -406,7 +413,7 @@ static void actor_death(model_t *m, actor_t *actor)
 /* it still writes to its slots and still reads what it leased */
 static void ghost_step(model_t *m, actor_t *actor)
 {
-    unsigned i = (unsigned)next(m, HELD_MAX);
+    unsigned i   = (unsigned)next(m, HELD_MAX);
     writing_t *w = &actor->writing[i];
     reading_t *r = &actor->reading[i];
 
@@ -492,15 +499,15 @@ static void check_inside(model_t *m)
 }
 
 static void (*const deeds[])(model_t *m, actor_t *actor) = {
-    do_reserve, do_reserve, do_write,   do_write,   do_write,  do_arrive, do_arrive,
-    do_commit,  do_commit,  do_answers, do_abort,   do_inline, do_read,   do_read,
-    do_release, do_release, do_remove,  do_lie,
+    do_reserve, do_reserve, do_write,   do_write,   do_write,  do_arrive,
+    do_arrive,  do_commit,  do_commit,  do_answers, do_abort,  do_inline,
+    do_read,    do_read,    do_release, do_release, do_remove, do_lie,
 };
 
 static void model_init(model_t *m, uint64_t random)
 {
-    kvl_store_params_t params = {.max_leases = 2 * HELD_MAX, .secret = random, .hung = store_hung,
-                                 .arg = m};
+    kvl_store_params_t params = {
+        .max_leases = 2 * HELD_MAX, .secret = random, .hung = store_hung, .arg = m};
     unsigned i;
 
     memset(m, 0, sizeof(*m));

@@ -55,10 +55,10 @@ TEST(ranges_add, agrees_with_a_map_of_bytes)
             unsigned from, length, i;
             bool taken = false;
 
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            from = (state >> 33) % sizeof(map);
+            state  = state * 6364136223846793005u + 1442695040888963407u;
+            from   = (state >> 33) % sizeof(map);
             length = step < 10000 ? 1 + (state >> 50) % 7 : 1;
-            from = step < 10000 ? from : step - 10000; /* what chance left over */
+            from   = step < 10000 ? from : step - 10000; /* what chance left over */
             length = from + length > sizeof(map) ? (unsigned)sizeof(map) - from : length;
             for (i = from; i < from + length; i++) {
                 taken = taken || map[i];
@@ -80,7 +80,7 @@ TEST(ranges_add, keeps_no_more_gaps_than_it_says)
 {
     kvl_ranges_t ranges;
     kvl_status_t status = KVL_OK;
-    unsigned n = 0;
+    unsigned n          = 0;
 
     kvl_ranges_init(&ranges);
     while (status == KVL_OK && n < 100000) {

@@ -33,7 +33,8 @@ static void world_init(world_t *world)
 
     world->random = 88172645463325252u;
     world->serial = 0;
-    world->memory = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    world->memory =
+        mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(world->memory != MAP_FAILED);
     REQUIRE(kvl_store_create(&params, &world->store) == KVL_OK);
     REQUIRE(kvl_store_add_slab(world->store, world->memory, MEMORY) == KVL_OK);
@@ -71,14 +72,14 @@ static uint64_t length_of(world_t *world, const mix_t *mix)
 static kvl_status_t put(world_t *world, uint64_t number, uint64_t length)
 {
     kvl_store_commit_t commit = {.length = length};
-    kvl_key_t key = {&number, sizeof(number)};
+    kvl_key_t key             = {&number, sizeof(number)};
     kvl_grant_t grant;
     kvl_status_t status = kvl_store_reserve(&world->holder, key, length, KVL_SECOND, &grant);
 
     if (status != KVL_OK) {
         return status;
     }
-    commit.id = grant.id;
+    commit.id         = grant.id;
     commit.generation = grant.generation;
     return kvl_store_commit(&world->holder, &commit);
 }
@@ -106,9 +107,9 @@ TEST(reclaim_slot, fills_over_85_percent_before_it_first_evicts)
 
 TEST(reclaim_slot, keeps_over_80_percent_in_use_while_mixes_change)
 {
-    static const mix_t mixes[] = {{4 * KIB, 8 * MIB},      {4296 * 61, 4296 * 61}, {1, 4 * KIB},
-                                  {2816 * KIB, 2816 * KIB}, {4 * KIB, 64 * KIB},    {8 * MIB, 8 * MIB},
-                                  {1, 8 * MIB},            {22544, 22544 * 122}};
+    static const mix_t mixes[] = {
+        {4 * KIB, 8 * MIB},  {4296 * 61, 4296 * 61}, {1, 4 * KIB}, {2816 * KIB, 2816 * KIB},
+        {4 * KIB, 64 * KIB}, {8 * MIB, 8 * MIB},     {1, 8 * MIB}, {22544, 22544 * 122}};
     uint64_t put_bytes, lowest, used;
     world_t world;
     unsigned i;
@@ -158,13 +159,13 @@ TEST(reclaim_slot, is_plain_lru_for_values_of_one_length)
 /* 80 percent of reads go to a tenth of the keys; those must mostly stay, whatever the lengths */
 TEST(reclaim_slot, spares_values_in_use_under_a_mix)
 {
-    const mix_t mix = {4 * KIB, 1 * MIB};
+    const mix_t mix   = {4 * KIB, 1 * MIB};
     unsigned hot_hits = 0, hot_reads = 0, i;
     world_t world;
 
     world_init(&world);
     for (i = 0; i < 20000; i++) {
-        uint64_t hot = 1000000 + next(&world) % 100;
+        uint64_t hot  = 1000000 + next(&world) % 100;
         kvl_key_t key = {&hot, sizeof(hot)};
         uint64_t length;
 
@@ -176,6 +177,7 @@ TEST(reclaim_slot, spares_values_in_use_under_a_mix)
         }
         hot_reads++;
     }
-    CHECK_MSG(hot_hits >= hot_reads / 100 * 90, "%u of %u reads of hot keys hit", hot_hits, hot_reads);
+    CHECK_MSG(hot_hits >= hot_reads / 100 * 90, "%u of %u reads of hot keys hit", hot_hits,
+              hot_reads);
     world_cleanup(&world);
 }

@@ -41,8 +41,8 @@ static void check_blocks(const kvl_slabs_t *slabs)
 
     for (i = 0; i < slabs->slab_count; i++) {
         kvl_block_id_t at = slabs->first[i];
-        uint64_t offset = 0;
-        bool was_free = false;
+        uint64_t offset   = 0;
+        bool was_free     = false;
 
         for (; at != KVL_BLOCK_NONE; at = kvl_slabs_after(slabs, at)) {
             bool is_free = kvl_slabs_owner(slabs, at) == NULL;
@@ -146,7 +146,7 @@ TEST(slab_alloc, agrees_with_a_map_of_all_granules_under_random_mixes)
         uint8_t *row;
 
         if (slot->used) {
-            row = map[kvl_slabs_slab(&slabs, slot->block)];
+            row   = map[kvl_slabs_slab(&slabs, slot->block)];
             first = kvl_slabs_offset(&slabs, slot->block) / 64;
             count = (slot->length + 63) / 64;
             for (i = first; i < first + count; i++) {
@@ -160,9 +160,9 @@ TEST(slab_alloc, agrees_with_a_map_of_all_granules_under_random_mixes)
                 continue;
             }
             slot->used = true;
-            row = map[kvl_slabs_slab(&slabs, slot->block)];
-            first = kvl_slabs_offset(&slabs, slot->block) / 64;
-            count = (slot->length + 63) / 64;
+            row        = map[kvl_slabs_slab(&slabs, slot->block)];
+            first      = kvl_slabs_offset(&slabs, slot->block) / 64;
+            count      = (slot->length + 63) / 64;
             REQUIRE(kvl_slabs_owner(&slabs, slot->block) == slot);
             REQUIRE(first + count <= 16384);
             for (i = first; i < first + count; i++) {
@@ -189,8 +189,11 @@ TEST(slab_alloc, fills_over_85_percent_before_it_first_refuses)
 {
     const struct {
         uint64_t low, high;
-    } mixes[] = {{4 * KIB, 8 * MIB}, {4296 * 61, 4296 * 61}, {4 * KIB, 64 * KIB},
-                 {1 * MIB, 8 * MIB}, {1, 8 * MIB}};
+    } mixes[] = {{4 * KIB, 8 * MIB},
+                 {4296 * 61, 4296 * 61},
+                 {4 * KIB, 64 * KIB},
+                 {1 * MIB, 8 * MIB},
+                 {1, 8 * MIB}};
     unsigned i;
 
     for (i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++) {

@@ -36,11 +36,14 @@ static kvl_key_t key_of(const char *text)
 
 static void setup(fixture_t *f, uint64_t bytes, uint64_t max_leases)
 {
-    kvl_store_params_t params = {.max_leases = max_leases, .secret = 1234567,
-                                 .decided = note_decided, .hung = note_hung, .arg = f};
+    kvl_store_params_t params = {.max_leases = max_leases,
+                                 .secret     = 1234567,
+                                 .decided    = note_decided,
+                                 .hung       = note_hung,
+                                 .arg        = f};
 
     f->hung = f->decided = NULL;
-    f->memory = calloc(1, bytes);
+    f->memory            = calloc(1, bytes);
     REQUIRE(kvl_store_create(&params, &f->store) == KVL_OK);
     REQUIRE(kvl_store_add_slab(f->store, f->memory, bytes) == KVL_OK);
     kvl_holder_init(&f->a, f->store);
@@ -63,10 +66,15 @@ static kvl_store_stats_t stats_of(const fixture_t *f)
     return stats;
 }
 
-static kvl_status_t commit(kvl_holder_t *holder, const kvl_grant_t *grant, uint64_t length, uint32_t ops)
+static kvl_status_t commit(kvl_holder_t *holder, const kvl_grant_t *grant, uint64_t length,
+                           uint32_t ops)
 {
-    kvl_store_commit_t c = {.id = grant->id, .generation = grant->generation, .length = length,
-                            .ops = ops, .request = 77, .index = 5};
+    kvl_store_commit_t c = {.id         = grant->id,
+                            .generation = grant->generation,
+                            .length     = length,
+                            .ops        = ops,
+                            .request    = 77,
+                            .index      = 5};
 
     return kvl_store_commit(holder, &c);
 }
@@ -183,7 +191,7 @@ TEST(store_commit, lets_the_last_of_two_writers_win)
     kvl_grant_t first, second;
 
     setup(&f, 1 * MIB, 100);
-    first = reserve(&f.a, "k", 1000);
+    first  = reserve(&f.a, "k", 1000);
     second = reserve(&f.b, "k", 500);
     CHECK(first.address != second.address);
     memset(first.address, 1, 1000);
@@ -264,8 +272,10 @@ TEST(store_reserve, tells_never_from_not_now)
 
     setup(&f, 4 * KIB, 100);
     CHECK_EQ(kvl_store_value_max(f.store), 4 * KIB);
-    CHECK_EQ(kvl_store_reserve(&f.a, key_of("k"), 4 * KIB + 1, KVL_SECOND, &grant), KVL_ERR_NO_SPACE);
-    CHECK_EQ(kvl_store_reserve(&f.a, key_of("k"), UINT64_MAX, KVL_SECOND, &grant), KVL_ERR_NO_SPACE);
+    CHECK_EQ(kvl_store_reserve(&f.a, key_of("k"), 4 * KIB + 1, KVL_SECOND, &grant),
+             KVL_ERR_NO_SPACE);
+    CHECK_EQ(kvl_store_reserve(&f.a, key_of("k"), UINT64_MAX, KVL_SECOND, &grant),
+             KVL_ERR_NO_SPACE);
     put(&f.a, "1", 2 * KIB, 1);
     grant = reserve(&f.a, "2", 2 * KIB);
     CHECK_EQ(kvl_store_reserve(&f.b, key_of("3"), 4 * KIB, KVL_SECOND, &grant), KVL_ERR_BUSY);
@@ -301,7 +311,7 @@ TEST(store_commit, waits_for_bytes_that_it_overtook)
 
     setup(&f, 1 * MIB, 100);
     grant = reserve(&f.a, "k", 1000);
-    op = op_of(&grant, 600, 400);
+    op    = op_of(&grant, 600, 400);
     REQUIRE(kvl_store_put_begin(&f.a, &op, &second, &place) == KVL_OK);
     CHECK(place.address == grant.address + 600 && place.offset == grant.offset + 600);
     CHECK_EQ(commit(&f.a, &grant, 1000, 2), KVL_INPROGRESS);
@@ -335,7 +345,7 @@ TEST(store_commit, fails_when_bytes_were_lost_refused_or_sent_twice)
 
     setup(&f, 1 * MIB, 100);
     grant = reserve(&f.a, "lost", 1000);
-    op = op_of(&grant, 0, 1000);
+    op    = op_of(&grant, 0, 1000);
     REQUIRE(kvl_store_put_begin(&f.a, &op, &lease, &place) == KVL_OK);
     CHECK_EQ(commit(&f.a, &grant, 1000, 1), KVL_INPROGRESS);
     kvl_store_put_end(lease, KVL_ERR_PEER);
@@ -343,14 +353,14 @@ TEST(store_commit, fails_when_bytes_were_lost_refused_or_sent_twice)
     CHECK_EQ(answer.status, KVL_ERR_PEER);
 
     grant = reserve(&f.a, "outside", 1000);
-    op = op_of(&grant, 1, 1000);
+    op    = op_of(&grant, 1, 1000);
     CHECK_EQ(kvl_store_put_begin(&f.a, &op, &lease, &place), KVL_ERR_RANGE);
     op = op_of(&grant, UINT64_MAX, 2);
     CHECK_EQ(kvl_store_put_begin(&f.a, &op, &lease, &place), KVL_ERR_RANGE);
     CHECK_EQ(commit(&f.a, &grant, 1000, 1), KVL_ERR_RANGE);
 
     grant = reserve(&f.a, "twice", 1000);
-    op = op_of(&grant, 0, 1000);
+    op    = op_of(&grant, 0, 1000);
     REQUIRE(kvl_store_put_begin(&f.a, &op, &lease, &place) == KVL_OK);
     CHECK_EQ(commit(&f.a, &grant, 1000, 1), KVL_INPROGRESS);
     op = op_of(&grant, 999, 1);
@@ -376,7 +386,7 @@ TEST(store_abort, gives_the_slot_back_only_after_its_last_op)
 
     setup(&f, 1 * MIB, 100);
     grant = reserve(&f.a, "k", 1000);
-    op = op_of(&grant, 0, 500);
+    op    = op_of(&grant, 0, 500);
     REQUIRE(kvl_store_put_begin(&f.a, &op, &lease, &place) == KVL_OK);
     CHECK_EQ(kvl_store_abort(&f.a, grant.id, grant.generation), KVL_OK);
     CHECK_EQ(stats_of(&f).bytes_used, 1024);
@@ -410,7 +420,8 @@ TEST(store_expire, ends_readers_but_reports_a_writer_as_hung)
     CHECK(f.hung == &f.b);
     CHECK_EQ(stats_of(&f).leases, 1); /* only the end of its session makes the slot safe */
     CHECK_EQ(kvl_store_next_expiry(f.store), KVL_TIME_MAX);
-    CHECK_EQ(commit(&f.b, &grant, 1000, 0), KVL_OK); /* the session lives still: so does the lease */
+    CHECK_EQ(commit(&f.b, &grant, 1000, 0),
+             KVL_OK); /* the session lives still: so does the lease */
     teardown(&f);
 }
 
@@ -469,7 +480,7 @@ TEST(holder_close, drops_commits_that_wait)
 
     setup(&f, 1 * MIB, 100);
     grant = reserve(&f.a, "k", 1000);
-    op = op_of(&grant, 0, 1000);
+    op    = op_of(&grant, 0, 1000);
     REQUIRE(kvl_store_put_begin(&f.a, &op, &lease, &place) == KVL_OK);
     CHECK_EQ(commit(&f.a, &grant, 1000, 1), KVL_INPROGRESS);
     kvl_holder_stop(&f.a);

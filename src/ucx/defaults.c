@@ -108,8 +108,13 @@ static const default_t default_rows[] = {
      .why   = "the new protocols emulate each get over verbs",
      .from  = UCP_VERSION(1, 16),
      .until = UCP_VERSION(1, 19)},
+    /* the cache of registrations: of the verbs domain in 1.13, of UCP later */
     {.name  = "IB_REG_METHODS",
      .value = "direct",
+     .needs = "rc",
+     .why   = "kvlane registers by itself: no cache, no hooks"},
+    {.name  = "RCACHE_ENABLE",
+     .value = "n",
      .needs = "rc",
      .why   = "kvlane registers by itself: no cache, no hooks"},
     {.name  = "RC_TIMEOUT",

@@ -54,6 +54,14 @@ kvl_status_t kvl_options_set(kvl_options_t *options, const char *name, const cha
     return KVL_OK;
 }
 
+void kvl_options_drop(kvl_options_t *options, size_t index)
+{
+    kvl_option_t *option = &options->options[index];
+
+    options->count--;
+    memmove(option, option + 1, (options->count - index) * sizeof(*option));
+}
+
 const char *kvl_options_value(const kvl_options_t *options, const char *name)
 {
     const kvl_option_t *option = kvl_options_find(options, name);
@@ -68,8 +76,9 @@ void kvl_options_print(const kvl_options_t *options, FILE *stream)
     for (size_t i = 0; i < options->count; i++) {
         const kvl_option_t *option = &options->options[i];
 
-        fprintf(stream, "%s=%s (%s%s%s)\n", option->name, option->value,
+        fprintf(stream, "%s=%s (%s%s%s)%s\n", option->name, option->value,
                 origin_texts[option->origin], option->why ? ": " : "",
-                option->why ? option->why : "");
+                option->why ? option->why : "",
+                option->applied[0] || option->origin == KVL_ORIGIN_ENV ? "" : ", not in use");
     }
 }

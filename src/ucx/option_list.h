@@ -37,6 +37,7 @@ const kvl_option_t *kvl_options_find(const kvl_options_t *options, const char *n
 /* Adds, or replaces what has this name. @a why is static or NULL. */
 kvl_status_t kvl_options_set(kvl_options_t *options, const char *name, const char *value,
                              kvl_origin_t origin, const char *why);
+void kvl_options_drop(kvl_options_t *options, size_t index);
 /* The value in the list, else of the environment's plain UCX_@a name, else NULL. */
 const char *kvl_options_value(const kvl_options_t *options, const char *name);
 /* "KVLANE_UCX_", for messages */

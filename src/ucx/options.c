@@ -156,6 +156,9 @@ static kvl_status_t option_find(const apply_t *apply, kvl_option_t *option)
                  ucp_get_version_string(), hit.also, option->name);
         return option_refuse(option, reason);
     }
+    if (hit.owned == 0 && option->origin == KVL_ORIGIN_DEFAULT) {
+        return KVL_ERR_NOT_FOUND;
+    }
     if (hit.owned == 0) {
         snprintf(reason, sizeof(reason), "UCX %s has no such option here",
                  ucp_get_version_string());
@@ -201,10 +204,14 @@ static kvl_status_t options_apply_all(apply_t *apply)
     }
     kvl_tables_try(apply->tables, "TCP", "TX_SEG_SIZE", "8k", &hit);
     apply->bare = hit.owned > 0;
-    for (size_t i = 0; i < apply->options->count; i++) {
+    for (size_t i = 0; i < apply->options->count;) {
         kvl_status_t status = option_apply(apply, &apply->options->options[i]);
 
-        if (status != KVL_OK) {
+        if (status == KVL_ERR_NOT_FOUND) { /* a default that this version does not know */
+            kvl_options_drop(apply->options, i);
+        } else if (status == KVL_OK) {
+            i++;
+        } else {
             return status;
         }
     }

@@ -144,13 +144,32 @@ static kvl_status_t pair_config(pair_t *pair, const char *rails, const char *opt
     return status;
 }
 
-static kvl_status_t pair_start(pair_t *pair)
+void pair_needs_rdma(void)
 {
-    kvl_context_params_t context = {.config = pair->config, .device = "lo"};
+    if (!getenv("KVL_TEST_RDMA")) {
+        SKIP("KVL_TEST_RDMA names no verbs device's address");
+    }
+}
+
+/* Where rails of this kind listen: address with port 0, and tcp device. */
+static void pair_place(const char *rails, char *address, char *device, size_t size)
+{
+    const char *place = strcmp(rails, "rdma") == 0 ? getenv("KVL_TEST_RDMA") : "127.0.0.1,lo";
+    const char *comma = strchr(place, ',');
+
+    snprintf(address, size, "%.*s:0", (int)(comma - place), place);
+    snprintf(device, size, "%s", comma + 1);
+}
+
+static kvl_status_t pair_start(pair_t *pair, const char *rails)
+{
+    char address[64], device[64];
+    kvl_context_params_t context = {.config = pair->config, .device = device};
     kvl_worker_params_t worker   = {
           .client_id = 0xfedcba9876543210, .am_count = 6, .arg = pair, .timers = &pair->timers};
     kvl_status_t status;
 
+    pair_place(rails, address, device, sizeof(address));
     status = kvl_context_create(&context, &pair->context_a);
     if (status != KVL_OK) {
         return status;
@@ -169,7 +188,7 @@ static kvl_status_t pair_start(pair_t *pair)
     if (status != KVL_OK) {
         return status;
     }
-    status = kvl_addr_parse("127.0.0.1:0", &pair->addr);
+    status = kvl_addr_parse(address, &pair->addr);
     if (status != KVL_OK) {
         return status;
     }
@@ -195,7 +214,7 @@ kvl_status_t pair_open(pair_t *pair, const char *rails, const char *options)
     pair->data      = calloc(1, PAIR_DATA);
     status          = pair_config(pair, rails, options);
     if (status == KVL_OK) {
-        status = pair_start(pair);
+        status = pair_start(pair, rails);
     }
     if (status != KVL_OK) {
         pair_close(pair);

@@ -47,6 +47,9 @@ typedef struct {
     const kvl_mem_t *recv_mem; /* registration of pair->data, or NULL */
 } pair_t;
 
+/* Rails "rdma" connect to the address in KVL_TEST_RDMA ("10.77.0.1,va0": address, tcp device beside
+ * it); such a test skips itself without it. */
+void pair_needs_rdma(void);
 /* @a rails: KVLANE_RAILS. @a options: "NAME=VALUE NAME=VALUE" of further settings, or NULL. */
 kvl_status_t pair_open(pair_t *pair, const char *rails, const char *options);
 void pair_close(pair_t *pair); /* closes endpoints that are open, by force */

@@ -96,14 +96,15 @@ static kvl_status_t story_run(const char *rails)
     return status;
 }
 
-/* Fails the n-th hit of a point for each n, until a story runs to its end without reaching n. */
-static void fail_each(const char *point, const char *rails)
+/* Fails the n-th hit of a point for each n (or each stride-th n), until a story runs to its end
+ * without reaching n. */
+static void fail_each(const char *point, const char *rails, int stride)
 {
     int before = 0, n, failed = 0;
     char rule[64];
 
     CHECK_EQ(story_run(rails), KVL_OK);
-    for (n = 1; n < 500; n++) {
+    for (n = 1; n < 500; n += stride) {
         kvl_status_t status;
 
         snprintf(rule, sizeof(rule), "%s:fail@%d", point, n);
@@ -114,28 +115,34 @@ static void fail_each(const char *point, const char *rails)
         }
         failed++;
         CHECK_MSG(status < 0, "%s: %s", rule, kvl_status_string(status));
-        if (n == 3) {
+        if (failed == 3) {
             before = pair_open_fds();
         }
     }
     CHECK_MSG(n < 500, "%s fails without an end", point);
     CHECK(failed > 0);
-    CHECK(n <= 3 || pair_open_fds() <= before);
+    CHECK(failed <= 3 || pair_open_fds() <= before);
 }
 
 TEST(ucx_faults, fails_cleanly_at_each_call_into_ucp_over_tcp)
 {
-    fail_each("ucp", "tcp");
+    fail_each("ucp", "tcp", 1);
 }
 
 TEST(ucx_faults, fails_cleanly_at_each_call_into_ucp_over_shared_memory)
 {
-    fail_each("ucp", "shm");
+    fail_each("ucp", "shm", 1);
+}
+
+TEST(ucx_faults, fails_cleanly_at_each_call_into_ucp_over_verbs)
+{
+    pair_needs_rdma();
+    fail_each("ucp", "rdma", 7);
 }
 
 TEST(ucx_faults, fails_cleanly_at_each_allocation)
 {
-    fail_each("alloc", "tcp");
+    fail_each("alloc", "tcp", 1);
 }
 
 TEST(ucx_faults, fails_at_its_named_points)

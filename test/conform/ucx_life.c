@@ -357,6 +357,17 @@ TEST(ucx_life, ends_each_put_once_when_the_target_closes)
     }
 }
 
+TEST(ucx_life, ends_each_op_once_over_verbs)
+{
+    pair_needs_rdma();
+    for (int steps = 0; steps < 10; steps += 5) {
+        storm_initiator_closes("rdma", KIND_PUT, steps);
+        storm_target_closes("rdma", KIND_PUT, steps);
+        storm_initiator_closes("rdma", steps % 2 ? KIND_AM : KIND_AM_MEM, steps);
+        storm_target_closes("rdma", steps % 2 ? KIND_AM : KIND_AM_MEM, steps);
+    }
+}
+
 TEST(ucx_life, ends_each_message_once_when_the_target_closes)
 {
     for (int steps = 0; steps < 60; steps += 5) {

@@ -86,6 +86,12 @@ TEST(ucx_move, puts_and_gets_every_byte_over_shared_memory)
     move_put_get("shm");
 }
 
+TEST(ucx_move, puts_and_gets_every_byte_over_verbs)
+{
+    pair_needs_rdma();
+    move_put_get("rdma");
+}
+
 static void move_messages(const char *rails, bool eager, size_t pieces, size_t into)
 {
     pair_t pair;
@@ -162,6 +168,15 @@ TEST(ucx_move, sends_many_pieces_over_tcp)
 TEST(ucx_move, sends_many_pieces_over_shared_memory)
 {
     move_messages("shm", false, 61, 1);
+}
+
+TEST(ucx_move, sends_messages_over_verbs)
+{
+    pair_needs_rdma();
+    move_messages("rdma", true, 1, 1);
+    move_messages("rdma", false, 1, 1);
+    move_messages("rdma", false, 61, 1);
+    move_messages("rdma", false, 7, 3);
 }
 
 TEST(ucx_move, receives_into_pieces)
@@ -242,6 +257,20 @@ TEST(ucx_move, tells_the_transport_and_what_it_can_do)
     CHECK_STR_EQ(info.transport, "tcp");
     CHECK(!info.put_onesided && !info.get_onesided && !info.shared_memory);
     CHECK_STR_EQ(info.detail, "tcp/lo");
+    pair_close(&pair);
+}
+
+TEST(ucx_move, reads_and_writes_by_itself_over_verbs)
+{
+    pair_t pair;
+    kvl_ep_info_t info;
+
+    pair_needs_rdma();
+    REQUIRE(pair_open(&pair, "rdma", NULL) == KVL_OK);
+    REQUIRE(pair_connect(&pair, 1) == KVL_OK);
+    REQUIRE(kvl_ep_info(pair.a[0], &info) == KVL_OK);
+    CHECK_MSG(strncmp(info.transport, "rc_", 3) == 0, "%s (%s)", info.transport, info.detail);
+    CHECK(info.put_onesided && info.get_onesided && !info.shared_memory);
     pair_close(&pair);
 }
 

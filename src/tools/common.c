@@ -40,15 +40,25 @@ static void raise_files(void)
     }
 }
 
+/* what UCX reads while it is loaded, before main */
+static const char *const early[][2] = {
+    {"UCX_MEM_MMAP_HOOK_MODE", "none"}, /* hooks can deadlock the start */
+    {"UCX_ERROR_SIGNALS", ""},          /* a crash is for the user's debugger */
+    {"UCX_LOG_FILE", "stderr"},         /* standard output is for results */
+};
+
 void kvl_tool_start(int argc, char **argv)
 {
-    bool hooks   = setting_add("UCX_MEM_MMAP_HOOK_MODE", "none");
-    bool signals = setting_add("UCX_ERROR_SIGNALS", "");
+    bool added = false;
+    size_t i;
 
     (void)argc;
+    for (i = 0; i < sizeof(early) / sizeof(early[0]); i++) {
+        added = setting_add(early[i][0], early[i][1]) || added;
+    }
+    /* read later: listen again on a port that connections of a killed server still hold */
     (void)setting_add("UCX_CM_REUSEADDR", "y");
-    /* both are set after that, so it happens once */
-    if (hooks || signals) {
+    if (added) { /* all are set from now on, so it happens once */
         start_anew(argv);
     }
     raise_files();

@@ -13,9 +13,10 @@ enum {
 
 /* First call of every main(): starts the program anew, once, with the environment that UCX reads
  * while it is loaded (before main), where the user set nothing: no memory hooks, which can deadlock
- * the start-up, and no signal handlers of UCX. Also lets a server listen again on the port of one that
- * was killed, whose old connections still wait for their end, and raises the limit of open files to what is
- * allowed: each endpoint takes one or two. */
+ * the start-up, no signal handlers of UCX, and its log on standard error instead of standard output.
+ * Also lets a server listen again on the port of one that was killed, whose old connections still
+ * wait for their end, and raises the limit of open files to what is allowed: each endpoint takes one
+ * or two. */
 void kvl_tool_start(int argc, char **argv);
 
 /* "kvlaned 0.1.0 (UCX 1.13.1, /usr/lib/.../libucp.so.0)" */

@@ -10,7 +10,7 @@
 
 #include "lane/mover.h"
 
-#define FAKE_REMOTE (512u << 10)             /* bytes of the peer's one region */
+#define FAKE_REMOTE (512u << 10)           /* bytes of the peer's one region */
 #define FAKE_BASE   UINT64_C(0x7000000000) /* its remote address on rail 0; rail r: + r << 24 */
 #define FAKE_REGION 5
 #define FAKE_EPS    24

@@ -11,7 +11,12 @@
 #include <unistd.h>
 
 /* The listener and the connection requests that wait at it. A request is accepted (ep.c) or
- * rejected exactly once; destroying the listener rejects the rest. */
+ * rejected exactly once; destroying the listener rejects the rest.
+ *
+ * UCX's tcp listener leaves connections that did not bring their request yet behind when it is
+ * destroyed, with a pointer to its freed memory: one more packet of such a client, and the process is
+ * gone (1.13.1, and by its source also later ones). So a listener is not destroyed but retired: it
+ * rejects whoever comes, and goes with its worker, which takes those connections along. */
 
 static void conn_refuse(kvl_ucx_listener_t *listener, ucp_conn_request_h request)
 {
@@ -29,10 +34,15 @@ static void conn_arrived(ucp_conn_request_h request, void *arg)
         .field_mask =
             UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID,
     };
-    ucs_status_t status =
-        kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_conn_request_query(request, &attr);
-    kvl_conn_t *conn = status == UCS_OK ? kvl_calloc(1, sizeof(*conn)) : NULL;
+    ucs_status_t status;
+    kvl_conn_t *conn;
 
+    if (!listener->func) {
+        conn_refuse(listener, request);
+        return;
+    }
+    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_conn_request_query(request, &attr);
+    conn   = status == UCS_OK ? kvl_calloc(1, sizeof(*conn)) : NULL;
     if (!conn) {
         kvl_debug("listener: request refused: %s",
                   status == UCS_OK ? "out of memory" : ucs_status_string(status));
@@ -94,14 +104,46 @@ static const char *listen_cause(const kvl_addr_t *addr)
     }
 }
 
+static bool addr_is(const kvl_addr_t *a, const kvl_addr_t *b)
+{
+    char text_a[80], text_b[80];
+
+    kvl_addr_format((const struct sockaddr *)&a->storage, text_a, sizeof(text_a));
+    kvl_addr_format((const struct sockaddr *)&b->storage, text_b, sizeof(text_b));
+    return strcmp(text_a, text_b) == 0;
+}
+
+/* the one that still has this address; NULL: none */
+static kvl_ucx_listener_t *listener_retired(kvl_worker_t *worker, const kvl_addr_t *addr)
+{
+    kvl_list_t *node;
+
+    for (node = worker->retired.next; node != &worker->retired; node = node->next) {
+        kvl_ucx_listener_t *listener = kvl_container(node, kvl_ucx_listener_t, link);
+
+        if (addr_is(&listener->addr, addr)) {
+            return listener;
+        }
+    }
+    return NULL;
+}
+
 kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_conn_func_t func,
                             void *arg, kvl_ucx_listener_t **listener_p)
 {
-    kvl_ucx_listener_t *listener = kvl_calloc(1, sizeof(*listener));
+    kvl_ucx_listener_t *listener = listener_retired(worker, addr);
     char text[80];
     const char *cause;
     ucs_status_t status;
 
+    if (listener) {
+        kvl_list_remove(&listener->link);
+        listener->func = func;
+        listener->arg  = arg;
+        *listener_p    = listener;
+        return KVL_OK;
+    }
+    listener = kvl_calloc(1, sizeof(*listener));
     if (!listener) {
         return kvl_error(KVL_ERR_NO_MEMORY, "listener: %zu bytes", sizeof(*listener));
     }
@@ -109,6 +151,7 @@ kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_co
     listener->func   = func;
     listener->arg    = arg;
     kvl_list_init(&listener->waiting);
+    kvl_list_init(&listener->link);
     status = listener_open(listener, addr);
     if (status != UCS_OK) {
         goto err_free;
@@ -143,8 +186,20 @@ void kvl_ucx_listener_destroy(kvl_ucx_listener_t *listener)
     while (!kvl_list_empty(&listener->waiting)) {
         kvl_conn_reject(kvl_container(listener->waiting.next, kvl_conn_t, link));
     }
-    ucp_listener_destroy(listener->ucp);
-    kvl_free(listener);
+    listener->func = NULL;
+    kvl_list_push_back(&listener->worker->retired, &listener->link);
+}
+
+void kvl_ucx_listeners_free(kvl_worker_t *worker)
+{
+    kvl_list_t *node;
+
+    while ((node = kvl_list_pop_front(&worker->retired)) != NULL) {
+        kvl_ucx_listener_t *listener = kvl_container(node, kvl_ucx_listener_t, link);
+
+        ucp_listener_destroy(listener->ucp);
+        kvl_free(listener);
+    }
 }
 
 void kvl_conn_reject(kvl_conn_t *conn)

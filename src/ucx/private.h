@@ -43,6 +43,7 @@ struct kvl_worker {
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
     unsigned eps;                              /* engine thread only: live wrappers */
     kvl_list_t closing;                        /* eps whose graceful close can go on */
+    kvl_list_t retired;                        /* listeners that accept nothing any more */
     kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
 };
 
@@ -80,10 +81,11 @@ struct kvl_rkey {
 struct kvl_ucx_listener {
     ucp_listener_h ucp;
     kvl_worker_t *worker;
-    kvl_conn_func_t func;
+    kvl_conn_func_t func; /* NULL: retired */
     void *arg;
     kvl_addr_t addr;
     kvl_list_t waiting; /* kvl_conn_t */
+    kvl_list_t link;    /* in worker->retired */
 };
 
 struct kvl_conn {
@@ -92,6 +94,9 @@ struct kvl_conn {
     kvl_list_t link;
     char peer[80];
 };
+
+/* listen.c: with the worker, see there */
+void kvl_ucx_listeners_free(kvl_worker_t *worker);
 
 /* ---- status.c ---- */
 kvl_status_t kvl_status_of(ucs_status_t status);

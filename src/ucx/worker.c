@@ -85,6 +85,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->needs_memh = kvl_ucx_api() >= UCP_VERSION(1, 14);
     worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
+    kvl_list_init(&worker->retired);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);
     }
@@ -113,6 +114,7 @@ void kvl_worker_destroy(kvl_worker_t *worker)
         return;
     }
     assert(worker->eps == 0);
+    kvl_ucx_listeners_free(worker);
     ucp_worker_destroy(worker->ucp);
     worker->context->workers--;
     kvl_free(worker);

@@ -98,6 +98,42 @@ TEST(ucx_life, rejects_what_waits_when_the_listener_goes)
     pair_close(&pair);
 }
 
+static int dial(const pair_t *pair)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    REQUIRE(fd >= 0);
+    REQUIRE(connect(fd, (const struct sockaddr *)&pair->addr.storage, pair->addr.length) == 0);
+    return fd;
+}
+
+/* A client that connects, waits, and goes on only when nobody listens any more. UCX's tcp listener
+ * leaves its connections behind when it is destroyed, with a pointer to itself. */
+TEST(ucx_life, survives_connections_that_go_on_after_the_listener_went)
+{
+    /* what UCX's connection manager sends first: length, status, then that many bytes */
+    static const uint8_t request[16 + 64] = {64};
+    pair_t pair;
+    int fds[20], i;
+
+    REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);
+    for (i = 0; i < 20; i++) {
+        fds[i] = dial(&pair);
+    }
+    pair_spin_ms(&pair, 50);
+    kvl_ucx_listener_destroy(pair.listener);
+    pair.listener = NULL;
+    for (i = 0; i < 20; i++) {
+        CHECK(send(fds[i], request, sizeof(request), MSG_NOSIGNAL) == sizeof(request));
+    }
+    pair_spin_ms(&pair, 50);
+    CHECK_EQ(pair.conn_count, 0); /* nobody is told */
+    for (i = 0; i < 20; i++) {
+        close(fds[i]);
+    }
+    pair_close(&pair);
+}
+
 /* The client is gone before its request is looked at: accepting or rejecting it harms nobody. */
 TEST(ucx_life, survives_a_request_whose_client_is_gone)
 {

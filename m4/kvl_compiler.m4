@@ -13,7 +13,7 @@ AC_DEFUN([KVL_WARNINGS], [
   AC_ARG_ENABLE([werror],
     [AS_HELP_STRING([--enable-werror], [warnings are errors (default: no)])],
     [], [enable_werror=no])
-  KVL_WARN="-Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wformat=2 -Wcast-align -Wwrite-strings"
+  KVL_WARN="-Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wformat=2 -Wwrite-strings"
   KVL_WARN_C="-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition"
   AS_IF([test "x$enable_werror" = xyes], [KVL_WARN="$KVL_WARN -Werror"])
   AC_SUBST([KVL_WARN])

@@ -35,14 +35,14 @@ static const char *program(void)
 static void spawn(daemon_t *daemon, const char *const args[])
 {
     int out[2], err[2];
-    char *argv[16] = {"kvlaned"};
+    const char *argv[16] = {"kvlaned"};
     unsigned i;
 
     if (access(program(), X_OK) != 0) {
         SKIP("no kvlaned in KVL_BUILD");
     }
     for (i = 0; args[i]; i++) {
-        argv[i + 1] = (char *)args[i];
+        argv[i + 1] = args[i];
     }
     REQUIRE(pipe(out) == 0 && pipe(err) == 0);
     *daemon     = (daemon_t){.out = out[0], .err = err[0]};
@@ -55,7 +55,7 @@ static void spawn(daemon_t *daemon, const char *const args[])
         close(err[0]);
         close(out[1]);
         close(err[1]);
-        execv(program(), argv);
+        execv(program(), (char *const *)argv);
         _exit(127);
     }
     close(out[1]);
@@ -204,6 +204,17 @@ TEST(kvlaned_run, takes_the_port_of_one_that_was_killed)
     CHECK_EQ(reap(&daemon, out, err), 0);
 }
 
+/* others on this host may start and end meanwhile: their names come and go within moments */
+static void back_to(unsigned before)
+{
+    int tries;
+
+    for (tries = 0; tries < 500 && shared_segments() > before; tries++) {
+        usleep(10000);
+    }
+    CHECK(shared_segments() <= before);
+}
+
 TEST(kvlaned_run, leaves_no_shared_memory_behind)
 {
     unsigned before = shared_segments();
@@ -216,7 +227,7 @@ TEST(kvlaned_run, leaves_no_shared_memory_behind)
         ready(&daemon);
         CHECK_EQ(kill(daemon.pid, round ? SIGKILL : SIGTERM), 0);
         CHECK_EQ(reap(&daemon, out, err), round ? 256 + SIGKILL : 0);
-        CHECK_EQ(shared_segments(), before);
+        back_to(before);
     }
 }
 

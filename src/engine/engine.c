@@ -208,6 +208,9 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
     if (status == KVL_OK) {
         status = engine_fds(engine);
     }
+    if (status == KVL_OK) {
+        kvl_engine_watch(engine);
+    }
     if (status == KVL_OK && engine->settings->progress == KVL_PROGRESS_THREAD) {
         status = kvl_engine_thread_start(engine);
     }

@@ -119,18 +119,26 @@ static unsigned engine_inbox(kvl_engine_t *engine)
     return n;
 }
 
+static unsigned rail_progress(kvl_rail_t *rail, kvl_lane_kind_t lane)
+{
+    unsigned n = kvl_worker_progress(rail->workers[lane]);
+
+    rail->watch[lane].events += n;
+    return n;
+}
+
 /* ctrl goes first and in between: a bulk message must not delay a lookup by more than itself */
 static unsigned engine_workers(kvl_engine_t *engine)
 {
-    unsigned rail, n = 0;
+    unsigned i, n = 0;
 
-    for (rail = 0; rail < engine->rail_count; rail++) {
-        kvl_worker_t *const *workers = engine->rails[rail].workers;
+    for (i = 0; i < engine->rail_count; i++) {
+        kvl_rail_t *rail = &engine->rails[i];
 
-        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
-        n += kvl_worker_progress(workers[KVL_LANE_DATA]);
-        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
-        n += kvl_worker_progress(workers[KVL_LANE_SG]);
+        n += rail_progress(rail, KVL_LANE_CTRL);
+        n += rail_progress(rail, KVL_LANE_DATA);
+        n += rail_progress(rail, KVL_LANE_CTRL);
+        n += rail_progress(rail, KVL_LANE_SG);
     }
     return n;
 }

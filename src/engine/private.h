@@ -8,9 +8,16 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* what a worker did, as the watch sees it (watch.c) */
+typedef struct {
+    uint64_t events, seen;
+    unsigned rounds;
+} kvl_watch_t;
+
 typedef struct {
     kvl_context_t *context;
     kvl_worker_t *workers[KVL_LANE_COUNT];
+    kvl_watch_t watch[KVL_LANE_COUNT];
 } kvl_rail_t;
 
 struct kvl_engine {
@@ -30,6 +37,7 @@ struct kvl_engine {
     kvl_ucx_listener_t *listener;
     int64_t now_ns, idle_since_ns;
     unsigned inside_depth;
+    kvl_timer_t watch_timer;
     kvl_list_t *next_poller; /* of the turn under way */
     bool thread_drives;      /* the owner is the progress thread: it gives way to guests */
 
@@ -38,6 +46,7 @@ struct kvl_engine {
     _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
     _Atomic unsigned wanting; /* threads that want the token for a moment */
     _Atomic bool stop;
+    _Atomic bool lost;        /* a worker is stuck for good (watch.c) */
     _Atomic bool event_used;  /* somebody asked for the event fd */
 
     /* under lock: who is in, who waits */
@@ -59,6 +68,9 @@ struct kvl_engine {
 kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine);
 void kvl_engine_thread_stop(kvl_engine_t *engine);
 void kvl_engine_wake(kvl_engine_t *engine);
+
+/* watch.c */
+void kvl_engine_watch(kvl_engine_t *engine);
 
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);

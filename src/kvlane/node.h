@@ -36,7 +36,9 @@ KVL_API kvl_status_t kvl_node_create(const kvl_node_params_t *params, kvl_node_t
 /** The address in force, "host:port". */
 KVL_API kvl_status_t kvl_node_address(const kvl_node_t *node, char *address, size_t size);
 
-/** Serves on the calling thread until drained. Returns KVL_OK after a drain. */
+/** Serves on the calling thread until drained. Returns KVL_OK after a drain, or KVL_ERR_RAIL if a lane
+ *  is stuck for good (a client was killed at the wrong instant of a write to shared memory): then only
+ *  a new process helps. */
 KVL_API kvl_status_t kvl_node_run(kvl_node_t *node);
 
 /** Stops accepting, lets work under way end for at most @a timeout_ms, closes every session, and

@@ -325,7 +325,10 @@ kvl_status_t kvl_node_run(kvl_node_t *node)
         return kvl_error(KVL_ERR_INVALID, "node: kvl_node_run() from inside of a callback");
     }
     while (!kvl_engine_wait(node->engine, &node->drained, kvl_time_add(kvl_now_ns(), KVL_SECOND))) {
-        /* serving */
+        if (kvl_engine_is_lost(node->engine)) {
+            return kvl_error(KVL_ERR_RAIL, "node %s: a lane is stuck: a client was killed while it wrote "
+                             "to shared memory; start the node again", node->address);
+        }
     }
     return KVL_OK;
 }
@@ -344,7 +347,7 @@ void kvl_node_destroy(kvl_node_t *node)
     }
     if (!atomic_load(&node->drained)) {
         kvl_node_drain(node, 0);
-        kvl_node_run(node);
+        kvl_engine_wait(node->engine, &node->drained, KVL_TIME_MAX);
     }
     node_cleanup(node);
 }

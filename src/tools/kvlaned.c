@@ -256,7 +256,9 @@ static int serve(const options_t *options)
         code = kvl_tool_failed(NAME, "cannot write to standard output that it is ready");
     } else {
         stop_signals(SIG_UNBLOCK);
-        kvl_node_run(the_node);
+        if (kvl_node_run(the_node) != KVL_OK) {
+            _exit(kvl_tool_failed(NAME, "%s", kvl_error_text())); /* a stuck lane can't be closed well */
+        }
         stop_signals(SIG_BLOCK);
     }
     kvl_node_destroy(the_node);

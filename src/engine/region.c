@@ -46,22 +46,19 @@ static kvl_status_t region_map(kvl_region_t *region)
     return KVL_OK;
 }
 
-/* The first touch of shared memory can fail, and then it kills (SIGBUS): touch all of it now, where it
- * can be told. It also saves the page faults from the data path. */
-static kvl_status_t region_touch(const kvl_region_t *region)
+/* The first touch of shared memory can fail, and then it kills (SIGBUS): touch all of it where it can be
+ * told. Memory that UCX had from the heap is not zero yet. */
+static kvl_status_t region_zero(const kvl_region_t *region)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), at;
+    size_t page     = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)region->address + page - 1) / page * page;
+    uintptr_t end   = ((uintptr_t)region->address + region->length) / page * page;
 
-    if (!madvise(region->address, region->length, MADV_POPULATE_WRITE)) {
-        return KVL_OK;
-    }
-    if (errno != EINVAL) {
+    if (first < end && madvise((void *)first, end - first, MADV_POPULATE_WRITE) && errno != EINVAL) {
         return kvl_error(KVL_ERR_NO_MEMORY, "region: %zu bytes of shared memory are not to be had (%s): "
                          "ask for less, or enlarge /dev/shm", region->length, strerror(errno));
     }
-    for (at = 0; at < region->length; at += page) { /* a kernel before 5.14 */
-        ((volatile char *)region->address)[at] = 0;
-    }
+    memset(region->address, 0, region->length);
     return KVL_OK;
 }
 
@@ -122,7 +119,7 @@ kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t 
     if (status != KVL_OK) {
         return status;
     }
-    status = region_touch(region);
+    status = region_zero(region);
     if (status != KVL_OK) {
         kvl_region_release(region);
         return status;

@@ -20,7 +20,8 @@ unsigned kvl_ucx_api(void);
 struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
-    unsigned workers, mems; /* engine thread only: live objects */
+    unsigned workers;      /* engine thread only: live objects */
+    _Atomic unsigned mems; /* atomic: regions come and go on any thread */
 };
 
 #define KVL_EP_BUCKETS 64

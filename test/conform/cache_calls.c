@@ -290,9 +290,10 @@ BOTH(cache, is_destroyed_in_the_middle_of_work)
     kvl_segment_t segments[8];
     kvl_item_t items[8];
     kvl_batch_t *batches[8];
+    stage_params_t params = {.rails = rails, .elsewhere = true};
     int i, round;
 
-    open_on(rails, NULL);
+    stage_open(&stage, &params);
     for (round = 0; round < 3; round++) {
         for (i = 0; i < 8; i++) {
             items[i] = item_of("key", &segments[i], (size_t)i << 20, 1u << 20);

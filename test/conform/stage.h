@@ -9,6 +9,7 @@
 #include <kvlane/node.h>
 
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef struct {
     const char *rails;          /* "tcp" or "shm" */
@@ -17,11 +18,13 @@ typedef struct {
     const char *settings[8][2]; /* more settings of both; ends with NULL */
     uint64_t node_bytes;        /* 0: 256 MiB */
     size_t pool_bytes;          /* of the client's region; 0: 64 MiB */
+    bool elsewhere;             /* the node is a kvlaned of its own */
 } stage_params_t;
 
 typedef struct {
     stage_params_t params;
-    kvl_node_t *node;
+    kvl_node_t *node; /* NULL if it is elsewhere */
+    pid_t node_pid;   /* 0 if it is not */
     char address[128];
     kvl_engine_t *engine;
     kvl_cache_t *cache;

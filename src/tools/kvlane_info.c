@@ -3,8 +3,10 @@
 
 #include "tools/client.h"
 #include "tools/common.h"
+#include "tools/ucx_options.h"
 
 #include <getopt.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,9 @@
 
 /* kvlane_info: versions, settings, and what a session with a node looks like. */
 
-#define NAME "kvlane_info"
+#define NAME    "kvlane_info"
+#define START_S 60
+#define OPT_MAN 256 /* for the makers of the man page */
 
 static const char usage_text[] =
     "Usage: kvlane_info -v | -c | -s ADDR:PORT [OPTION]...\n"
@@ -30,10 +34,15 @@ static const char usage_text[] =
     "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-    {"versions", no_argument, NULL, 'v'},      {"config", no_argument, NULL, 'c'},
-    {"session", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'J'},
-    {"timeout", required_argument, NULL, 'T'}, {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0},
+    {"versions", no_argument, NULL, 'v'},
+    {"config", no_argument, NULL, 'c'},
+    {"session", required_argument, NULL, 's'},
+    {"json", no_argument, NULL, 'J'},
+    {"timeout", required_argument, NULL, 'T'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {"man", no_argument, NULL, OPT_MAN},
+    {NULL, 0, NULL, 0},
 };
 
 typedef struct {
@@ -67,16 +76,110 @@ static void print_versions(bool json)
 
 /* ---- -c ---- */
 
+typedef struct {
+    bool json;
+    unsigned count;
+} printing_t;
+
+static void print_option(const char *name, const char *value, const char *origin, void *arg)
+{
+    printing_t *printing = arg;
+    bool first           = printing->count++ == 0;
+
+    if (!printing->json) {
+        printf("%s  %-25s  %-16s  %s\n", first ? "\nOptions of UCX that this makes\n" : "", name,
+               value, origin);
+        return;
+    }
+    printf("%s{\"name\": ", first ? "" : ", ");
+    kvl_tool_json_text(stdout, name);
+    printf(", \"value\": ");
+    kvl_tool_json_text(stdout, value);
+    printf(", \"source\": ");
+    kvl_tool_json_text(stdout, origin);
+    printf("}");
+}
+
+/* What kvlane makes of the settings for UCX. */
+static int print_ucx_options(const kvl_config_t *config, bool json)
+{
+    kvl_engine_params_t params = {.config = config};
+    printing_t printing        = {.json = json};
+    kvl_engine_t *engine;
+    int status;
+
+    alarm(START_S);
+    if (kvl_engine_create(&params, &engine) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    }
+    alarm(0);
+    printf("%s", json ? "{\"ucx_options\": [" : "");
+    status = kvl_tool_ucx_options(engine, print_option, &printing);
+    printf("%s", json ? "]}\n" : "");
+    kvl_engine_destroy(engine);
+    return status ? kvl_tool_failed(NAME, "no memory") : KVL_EXIT_OK;
+}
+
 static int print_config(bool json)
 {
     kvl_config_t *config;
+    int code;
 
     if (kvl_config_create(&config) != KVL_OK) {
         return kvl_tool_failed(NAME, "%s", kvl_error_text());
     }
     kvl_config_print(config, stdout, json);
+    code = print_ucx_options(config, json);
     kvl_config_destroy(config);
-    return KVL_EXIT_OK;
+    return code;
+}
+
+/* ---- --man: the settings as the middle part of kvlane(7) ---- */
+
+static void man_text(const char *text)
+{
+    for (; *text; text++) {
+        fputs(*text == '\\' ? "\\e" : (char[2]){*text, '\0'}, stdout);
+    }
+}
+
+static const char *member(const json_t *row, const char *name)
+{
+    const char *text = json_string_value(json_object_get(row, name));
+
+    return text ? text : "";
+}
+
+static void man_row(const json_t *row)
+{
+    const char *initial = member(row, "default");
+
+    printf(".It Ev %s\n", member(row, "name"));
+    man_text(member(row, "doc"));
+    printf("\n.br\nAccepted: ");
+    man_text(member(row, "accepted"));
+    printf(".\nDefault: %s.\n", initial[0] ? initial : "nothing");
+}
+
+static int print_man(void)
+{
+    kvl_config_t *config;
+    char *text = NULL;
+    size_t size, index;
+    FILE *stream = open_memstream(&text, &size);
+    json_t *all  = NULL, *row;
+
+    if (stream && kvl_config_create(&config) == KVL_OK) {
+        kvl_config_print(config, stream, 1);
+        kvl_config_destroy(config);
+    }
+    if (stream && fclose(stream) == 0) {
+        all = json_loads(text, 0, NULL);
+    }
+    json_array_foreach(json_object_get(all, "settings"), index, row) man_row(row);
+    free(text);
+    json_decref(all);
+    return all ? KVL_EXIT_OK : kvl_tool_failed(NAME, "%s", kvl_error_text());
 }
 
 /* ---- -s ---- */
@@ -187,6 +290,8 @@ int main(int argc, char **argv)
                 return kvl_tool_usage(NAME, "-T %s: seconds, from 0.001 to 86400", optarg);
             }
             break;
+        case OPT_MAN:
+            return kvl_tool_end(NAME, print_man());
         case 'h':
             fputs(usage_text, stdout);
             return kvl_tool_end(NAME, KVL_EXIT_OK);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/perftest.h"
 
+#include "base/clock.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,10 +41,7 @@ void perf_note(const char *format, ...)
 
 double perf_now(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)kvl_now_ns() * 1e-9;
 }
 
 double perf_cpu_self(void)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/options.h"
 
+#include "tools/common.h"
+
 #include <kvlane/engine.h>
 
 #include <errno.h>
@@ -466,7 +468,7 @@ perf_parse_t perf_options_parse(int argc, char **argv, perf_options_t *options)
             return PERF_PARSE_DONE;
         }
         if (letter == OPT_CORRUPT + 1) {
-            printf("%s %s (UCX %s)\n", PERF_PROGRAM, kvl_version(), kvl_ucx_version());
+            kvl_tool_version(stdout, PERF_PROGRAM);
             return PERF_PARSE_DONE;
         }
         if (set_option(options, letter, optarg)) {

@@ -74,50 +74,104 @@ static void print_versions(bool json)
            kvl_ucx_path()[0] ? kvl_ucx_path() : "path unknown");
 }
 
-/* ---- -c ---- */
+/* ---- JSON ---- */
 
-typedef struct {
-    bool json;
-    unsigned count;
-} printing_t;
+typedef void (*print_func_t)(FILE *stream, void *object);
+
+/* What @a print prints of @a object, read again; NULL without memory. */
+static json_t *json_of(print_func_t print, void *object)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    json_t *json = NULL;
+
+    if (stream) {
+        print(stream, object);
+        if (fclose(stream) == 0) {
+            json = json_loads(text, 0, NULL);
+        }
+    }
+    free(text);
+    return json;
+}
+
+static void config_print(FILE *stream, void *object)
+{
+    kvl_config_print(object, stream, 1);
+}
+
+static void engine_print(FILE *stream, void *object)
+{
+    kvl_engine_print(object, stream, 1);
+}
+
+/* As one line; takes @a json. */
+static int print_line(json_t *json)
+{
+    int code = json ? KVL_EXIT_OK : kvl_tool_failed(NAME, "no memory");
+
+    if (json) {
+        json_dumpf(json, stdout, 0);
+        printf("\n");
+        json_decref(json);
+    }
+    return code;
+}
+
+/* ---- -c ---- */
 
 static void print_option(const char *name, const char *value, const char *origin, void *arg)
 {
-    printing_t *printing = arg;
-    bool first           = printing->count++ == 0;
-
-    if (!printing->json) {
-        printf("%s  %-25s  %-16s  %s\n", first ? "\nOptions of UCX that this makes\n" : "", name,
-               value, origin);
-        return;
-    }
-    printf("%s{\"name\": ", first ? "" : ", ");
-    kvl_tool_json_text(stdout, name);
-    printf(", \"value\": ");
-    kvl_tool_json_text(stdout, value);
-    printf(", \"source\": ");
-    kvl_tool_json_text(stdout, origin);
-    printf("}");
+    (void)arg;
+    printf("  %-25s  %-16s  %s\n", name, value, origin);
 }
 
-/* What kvlane makes of the settings for UCX. */
-static int print_ucx_options(const kvl_config_t *config, bool json)
+static void add_option(const char *name, const char *value, const char *origin, void *arg)
+{
+    json_array_append_new(
+        arg, json_pack("{s:s, s:s, s:s}", "name", name, "value", value, "source", origin));
+}
+
+static int engine_start(const kvl_config_t *config, kvl_engine_t **engine_p)
 {
     kvl_engine_params_t params = {.config = config};
-    printing_t printing        = {.json = json};
-    kvl_engine_t *engine;
-    int status;
+    kvl_status_t status;
 
     alarm(START_S);
-    if (kvl_engine_create(&params, &engine) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
-    }
+    status = kvl_engine_create(&params, engine_p);
     alarm(0);
-    printf("%s", json ? "{\"ucx_options\": [" : "");
-    status = kvl_tool_ucx_options(engine, print_option, &printing);
-    printf("%s", json ? "]}\n" : "");
+    return status == KVL_OK ? KVL_EXIT_OK : kvl_tool_failed(NAME, "%s", kvl_error_text());
+}
+
+/* The settings, then what kvlane makes of them for UCX. */
+static int print_config_text(kvl_config_t *config)
+{
+    kvl_engine_t *engine;
+
+    kvl_config_print(config, stdout, 0);
+    if (engine_start(config, &engine)) {
+        return KVL_EXIT_FAILED;
+    }
+    printf("\nOptions of UCX that this makes\n");
+    kvl_tool_ucx_options(engine, print_option, NULL);
     kvl_engine_destroy(engine);
-    return status ? kvl_tool_failed(NAME, "no memory") : KVL_EXIT_OK;
+    return KVL_EXIT_OK;
+}
+
+static int print_config_json(kvl_config_t *config)
+{
+    json_t *json   = json_of(config_print, config);
+    json_t *option = json_array();
+    kvl_engine_t *engine;
+    int code = engine_start(config, &engine);
+
+    if (code == KVL_EXIT_OK) {
+        kvl_tool_ucx_options(engine, add_option, option);
+        kvl_engine_destroy(engine);
+    }
+    json_object_set_new(json, "ucx_options", option);
+    return print_line(json) ? KVL_EXIT_FAILED : code;
 }
 
 static int print_config(bool json)
@@ -128,8 +182,7 @@ static int print_config(bool json)
     if (kvl_config_create(&config) != KVL_OK) {
         return kvl_tool_failed(NAME, "%s", kvl_error_text());
     }
-    kvl_config_print(config, stdout, json);
-    code = print_ucx_options(config, json);
+    code = json ? print_config_json(config) : print_config_text(config);
     kvl_config_destroy(config);
     return code;
 }
@@ -164,22 +217,17 @@ static void man_row(const json_t *row)
 static int print_man(void)
 {
     kvl_config_t *config;
-    char *text = NULL;
-    size_t size, index;
-    FILE *stream = open_memstream(&text, &size);
-    json_t *all  = NULL, *row;
+    json_t *all, *row;
+    size_t index;
 
-    if (stream && kvl_config_create(&config) == KVL_OK) {
-        kvl_config_print(config, stream, 1);
-        kvl_config_destroy(config);
+    if (kvl_config_create(&config) != KVL_OK) {
+        return kvl_tool_failed(NAME, "%s", kvl_error_text());
     }
-    if (stream && fclose(stream) == 0) {
-        all = json_loads(text, 0, NULL);
-    }
+    all = json_of(config_print, config);
+    kvl_config_destroy(config);
     json_array_foreach(json_object_get(all, "settings"), index, row) man_row(row);
-    free(text);
     json_decref(all);
-    return all ? KVL_EXIT_OK : kvl_tool_failed(NAME, "%s", kvl_error_text());
+    return all ? KVL_EXIT_OK : kvl_tool_failed(NAME, "no memory");
 }
 
 /* ---- -s ---- */
@@ -203,23 +251,23 @@ static void print_session_text(const options_t *options, kvl_tool_client_t *clie
     kvl_tool_print_stat(stdout, stat, false);
 }
 
-static void print_session_json(const options_t *options, kvl_tool_client_t *client,
-                               const kvl_session_info_t *session, const kvl_node_stat_t *stat)
+static void stat_print(FILE *stream, void *object)
 {
-    printf("{\"node\": ");
-    kvl_tool_json_text(stdout, options->node);
-    printf(", \"version\": ");
-    kvl_tool_json_text(stdout, session->node_version);
-    printf(", \"transport\": ");
-    kvl_tool_json_text(stdout, session->transport);
-    printf(", \"put_mode\": \"%s\", \"get_mode\": \"%s\", \"depth\": %u, \"data_depth\": %u, "
-           "\"sg_endpoints\": %u, \"stat\": ",
-           session->put_mode, session->get_mode, session->depth, session->data_depth,
-           session->sg_endpoints);
-    kvl_tool_print_stat(stdout, stat, true);
-    printf(", \"engine\": ");
-    kvl_engine_print(client->engine, stdout, 1);
-    printf("}\n");
+    kvl_tool_print_stat(stream, object, true);
+}
+
+static int print_session_json(const options_t *options, kvl_tool_client_t *client,
+                              const kvl_session_info_t *session, kvl_node_stat_t *stat)
+{
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "node", options->node,
+                             "version", session->node_version, "transport", session->transport,
+                             "put_mode", session->put_mode, "get_mode", session->get_mode, "depth",
+                             (int)session->depth, "data_depth", (int)session->data_depth,
+                             "sg_endpoints", (int)session->sg_endpoints);
+
+    json_object_set_new(json, "stat", json_of(stat_print, stat));
+    json_object_set_new(json, "engine", json_of(engine_print, client->engine));
+    return print_line(json);
 }
 
 static int print_session(const options_t *options)
@@ -236,7 +284,7 @@ static int print_session(const options_t *options)
         kvl_cache_stat(client.cache, options->timeout_ms, &stat) != KVL_OK) {
         code = kvl_tool_failed(NAME, "%s", kvl_error_text());
     } else if (options->json) {
-        print_session_json(options, &client, &session, &stat);
+        code = print_session_json(options, &client, &session, &stat);
     } else {
         print_session_text(options, &client, &session, &stat);
     }

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shim/shim.h"
+#include "system/program.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* kvlane and kvlane_info as their users meet them. */
+
+static char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
+static char folder[64];
+static program_t node;
+static char address[160];
+
+static const char *file(const char *name)
+{
+    static char paths[4][128];
+    static unsigned turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", folder, name);
+    return paths[turn];
+}
+
+static unsigned files(void)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    unsigned count = 0;
+
+    while (dir && (entry = readdir(dir))) {
+        count += entry->d_name[0] != '.';
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return count;
+}
+
+static void write_pattern(const char *path, size_t length)
+{
+    FILE *stream   = fopen(path, "we");
+    unsigned state = 7;
+
+    REQUIRE(stream != NULL);
+    for (size_t i = 0; i < length; i++) {
+        state = state * 1103515245u + 12345u;
+        fputc((int)(state >> 16 & 0xff), stream);
+    }
+    REQUIRE(fclose(stream) == 0);
+}
+
+static bool same_files(const char *a_path, const char *b_path)
+{
+    FILE *a = fopen(a_path, "re"), *b = fopen(b_path, "re");
+    int x = EOF, y = EOF;
+
+    REQUIRE(a != NULL && b != NULL);
+    do {
+        x = getc(a);
+        y = getc(b);
+    } while (x == y && x != EOF);
+    fclose(a);
+    fclose(b);
+    return x == y;
+}
+
+static void start_node(const char *rails)
+{
+    setenv("KVLANE_RAILS", rails, 1);
+    program_start(&node, "kvlaned", ARGS("-l", "127.0.0.1:0", "-m", "64M"), NULL);
+    program_ready(&node, address, sizeof(address));
+}
+
+static void stop_node(void)
+{
+    if (node.pid > 0) {
+        kill(node.pid, SIGTERM);
+        CHECK_EQ(program_end(&node, out, err), 0);
+        node.pid = 0;
+    }
+}
+
+SETUP
+{
+    snprintf(folder, sizeof(folder), "/tmp/kvlane_tools_XXXXXX");
+    REQUIRE(mkdtemp(folder) != NULL);
+    node.pid = 0;
+}
+
+TEARDOWN
+{
+    DIR *dir;
+    const struct dirent *entry;
+
+    stop_node();
+    unsetenv("KVLANE_RAILS");
+    dir = opendir(folder);
+    while (dir && (entry = readdir(dir))) {
+        if (entry->d_name[0] != '.') {
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    rmdir(folder);
+}
+
+static json_t *json_of(const char *text)
+{
+    json_error_t error;
+    json_t *json = json_loads(text, 0, &error);
+
+    CHECK_MSG(json != NULL, "no JSON (%s): %s", error.text, text);
+    REQUIRE(json != NULL);
+    return json;
+}
+
+/* ---- all of them ---- */
+
+TEST(tools_help, is_printed_with_0_and_the_version_too)
+{
+    static const char *const names[] = {"kvlane", "kvlane_info", "kvlane_perftest", "kvlaned"};
+
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK_EQ(program_run(names[i], ARGS("--help"), out, err), 0);
+        CHECK_MSG(strstr(out, names[i]) && !err[0], "%s: %s", names[i], err);
+        CHECK_EQ(program_run(names[i], ARGS("--version"), out, err), 0);
+        CHECK_MSG(strstr(out, names[i]) == out && strstr(out, "UCX"), "%s: %s", names[i], out);
+    }
+}
+
+TEST(tools_usage, is_wrong_with_2_and_says_why)
+{
+    static const struct {
+        const char *name;
+        const char *args[6];
+        const char *says;
+    } rows[] = {
+        {"kvlane", {NULL}, "which command"},
+        {"kvlane", {"stat", NULL}, "which node"},
+        {"kvlane", {"-s", "127.0.0.1:1", "fetch", NULL}, "no such command"},
+        {"kvlane", {"-s", "127.0.0.1:1", "get", "key", NULL}, "KEY FILE"},
+        {"kvlane", {"-s", "127.0.0.1:1", "stat", "key", NULL}, "nothing more"},
+        {"kvlane", {"-s", "127.0.0.1:1", "exists", "", NULL}, "1 to 255"},
+        {"kvlane", {"-T", "never", "stat", NULL}, "seconds"},
+        {"kvlane_info", {NULL}, "what?"},
+        {"kvlane_info", {"-c", "more", NULL}, "more"},
+        {"kvlane_perftest", {"-t", "swim", "-l", NULL}, "sg_put"},
+        {"kvlane_perftest", {"-t", "put", NULL}, "-l"},
+        {"kvlane_perftest", {"-t", "put", "-l", "host", NULL}, "one of them"},
+        {"kvlane_perftest", {"-s", "4X", NULL}, "bytes"},
+        {"kvlane_perftest", {"-O", "257", NULL}, "1 to 256"},
+        {"kvlane_perftest", {"-l", "-t", "trace", NULL}, "--trace"},
+        {"kvlane_perftest", {"-J", "-v", NULL}, "one of them"},
+    };
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        CHECK_EQ(program_run(rows[i].name, rows[i].args, out, err), 2);
+        CHECK_MSG(strstr(err, rows[i].says) != NULL && !out[0], "row %u: %s", i, err);
+    }
+}
+
+/* ---- kvlane ---- */
+
+static void stores_and_fetches(const char *rails)
+{
+    static const size_t sizes[] = {1, 1000, 65536, 3000001};
+
+    start_node(rails);
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        write_pattern(file("value"), sizes[i]);
+        CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("value")), out, err),
+                 0);
+        CHECK_MSG(!err[0], "%s", err);
+        CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("copy")), out, err),
+                 0);
+        CHECK_MSG(!err[0], "%s", err);
+        CHECK_MSG(same_files(file("value"), file("copy")), "%zu bytes differ", sizes[i]);
+        CHECK_EQ(files(), 2);
+    }
+}
+
+TEST(kvlane_get, brings_what_put_took_over_tcp)
+{
+    stores_and_fetches("tcp");
+}
+
+TEST(kvlane_get, brings_what_put_took_over_shared_memory)
+{
+    stores_and_fetches("shm");
+}
+
+TEST(kvlane_get, speaks_standard_input_and_output)
+{
+    program_t put;
+
+    start_node("tcp");
+    write_pattern(file("value"), 5000);
+    program_start(&put, "kvlane", ARGS("-s", address, "put", "key", "-"), file("value"));
+    CHECK_EQ(program_end(&put, out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", "/dev/stdout"), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", "-"), out, err), 0);
+    CHECK_MSG(!err[0], "%s", err);
+    {
+        FILE *stream = fopen(file("value"), "re");
+        char value[5000];
+
+        REQUIRE(stream != NULL);
+        CHECK_EQ(fread(value, 1, sizeof(value), stream), sizeof(value));
+        fclose(stream);
+        CHECK_MEM_EQ(out, value, sizeof(value));
+    }
+}
+
+TEST(kvlane_get, leaves_a_file_alone_when_the_key_is_not_there)
+{
+    start_node("tcp");
+    write_pattern(file("value"), 100);
+    write_pattern(file("copy"), 100);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "none", file("copy")), out, err), 1);
+    CHECK_MSG(strstr(err, "no such key") != NULL, "%s", err);
+    CHECK(same_files(file("value"), file("copy")));
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "none", file("new")), out, err), 1);
+    CHECK_EQ(files(), 2);
+}
+
+TEST(kvlane_put, refuses_an_empty_file_and_one_that_is_not_there)
+{
+    start_node("tcp");
+    write_pattern(file("empty"), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("empty")), out, err), 1);
+    CHECK_MSG(strstr(err, "empty") != NULL, "%s", err);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("none")), out, err), 1);
+    CHECK_MSG(strstr(err, "No such file") != NULL, "%s", err);
+}
+
+TEST(kvlane_exists, tells_each_key_and_rm_forgets_it)
+{
+    json_t *json, *keys;
+
+    start_node("tcp");
+    write_pattern(file("value"), 777);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "a \"b\"", file("value")), out, err),
+             0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "a \"b\""), out, err), 0);
+    CHECK_MSG(strstr(out, "777 bytes") != NULL, "%s", out);
+    CHECK_EQ(
+        program_run("kvlane", ARGS("-J", "-s", address, "exists", "none", "a \"b\""), out, err), 1);
+    json = json_of(out);
+    keys = json_object_get(json, "keys");
+    CHECK_EQ(json_array_size(keys), 2);
+    CHECK_STR_EQ(json_string_value(json_object_get(json_array_get(keys, 0), "status")),
+                 "NOT_FOUND");
+    CHECK_STR_EQ(json_string_value(json_object_get(json_array_get(keys, 1), "key")), "a \"b\"");
+    CHECK_EQ(json_integer_value(json_object_get(json_array_get(keys, 1), "bytes")), 777);
+    json_decref(json);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "rm", "a \"b\""), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "rm", "a \"b\""), out, err), 1);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "a \"b\""), out, err), 1);
+}
+
+TEST(kvlane_stat, tells_what_the_node_holds)
+{
+    json_t *json;
+
+    start_node("tcp");
+    write_pattern(file("value"), 777);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "k", file("value")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-J", "-s", address, "stat"), out, err), 0);
+    json = json_of(out);
+    CHECK_EQ(json_integer_value(json_object_get(json, "keys")), 1);
+    CHECK_EQ(json_integer_value(json_object_get(json, "bytes_total")), 64 << 20);
+    json_decref(json);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "stat"), out, err), 0);
+    CHECK_MSG(strstr(out, "bytes_total        67108864") != NULL, "%s", out);
+}
+
+TEST(kvlane_stat, fails_with_1_when_nobody_is_there)
+{
+    CHECK_EQ(program_run("kvlane", ARGS("-T", "2", "-s", "127.0.0.1:9", "stat"), out, err), 1);
+    CHECK_MSG(strstr(err, "127.0.0.1:9") != NULL, "%s", err);
+}
+
+/* ---- kvlane_info ---- */
+
+TEST(kvlane_info_config, names_every_setting_and_what_ucx_gets)
+{
+    json_t *json, *row;
+    bool found = false;
+    size_t i;
+
+    setenv("KVLANE_DEPTH", "17", 1);
+    CHECK_EQ(program_run("kvlane_info", ARGS("-c", "-J"), out, err), 0);
+    unsetenv("KVLANE_DEPTH");
+    CHECK(strchr(out, '\n') == strrchr(out, '\n')); /* one line */
+    json = json_of(out);
+    json_array_foreach(json_object_get(json, "settings"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "name")), "KVLANE_DEPTH") == 0) {
+            CHECK_STR_EQ(json_string_value(json_object_get(row, "value")), "17");
+            CHECK_STR_EQ(json_string_value(json_object_get(row, "source")), "environment");
+            found = true;
+        }
+    }
+    CHECK(found);
+    CHECK(json_array_size(json_object_get(json, "ucx_options")) > 0);
+    json_decref(json);
+    CHECK_EQ(program_run("kvlane_info", ARGS("-c"), out, err), 0);
+    CHECK_MSG(strstr(out, "TCP_TX_SEG_SIZE"), "%s", out);
+}
+
+TEST(kvlane_info_config, refuses_a_setting_that_nobody_knows)
+{
+    setenv("KVLANE_DEPHT", "17", 1);
+    CHECK_EQ(program_run("kvlane_info", ARGS("-c"), out, err), 1);
+    unsetenv("KVLANE_DEPHT");
+    CHECK_MSG(strstr(err, "KVLANE_DEPHT") != NULL, "%s", err);
+}
+
+TEST(kvlane_info_session, shows_lanes_endpoints_and_the_node)
+{
+    json_t *json;
+
+    start_node("tcp");
+    CHECK_EQ(program_run("kvlane_info", ARGS("-v", "-J"), out, err), 0);
+    json_decref(json_of(out));
+    CHECK_EQ(program_run("kvlane_info", ARGS("-s", address, "-J"), out, err), 0);
+    json = json_of(out);
+    CHECK_STR_EQ(json_string_value(json_object_get(json, "transport")), "tcp");
+    CHECK_STR_EQ(json_string_value(json_object_get(json, "put_mode")), "message");
+    CHECK(json_is_object(json_object_get(json, "engine")));
+    CHECK(json_is_object(json_object_get(json, "stat")));
+    json_decref(json);
+    CHECK_EQ(program_run("kvlane_info", ARGS("-s", address), out, err), 0);
+    CHECK_MSG(strstr(out, "lane sg") && strstr(out, "bytes_total"), "%s", out);
+}

@@ -180,8 +180,8 @@ typedef struct {
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
 
 /* ---- memory (mem.c) ---- */
-/* Registers [address, address + length) or, with address NULL, allocates (shared memory capable,
- * zeroed). Thread: any one at a time per context (the engine serialises). */
+/* Registers [address, address + length) or, with address NULL, allocates (shared memory capable;
+ * not zeroed: kvl_region_alloc() does that). Thread: any one at a time per context (the engine serialises). */
 kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length,
                             kvl_mem_t **mem_p);
 void kvl_mem_destroy(kvl_mem_t *mem);

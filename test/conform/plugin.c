@@ -100,27 +100,41 @@ TEST(plugin_get, loads_local_works_and_unloads)
 }
 
 /* a copy of libucp under another path is another libucp */
+static void second_libucp(const char *copy)
+{
+    kvl_engine_t *engine;
+    void *library = dlopen(copy, RTLD_LAZY | RTLD_LOCAL);
+
+    if (!library) {
+        shim_fail(__FILE__, __LINE__, "%s", dlerror());
+        return;
+    }
+    CHECK_EQ(kvl_engine_create(NULL, &engine), KVL_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(kvl_error_text(), copy) != NULL, "it does not name the copy: %s", kvl_error_text());
+    CHECK_MSG(strstr(kvl_error_text(), kvl_ucx_path()) != NULL, "it does not name the first: %s",
+              kvl_error_text());
+}
+
 TEST(plugin_engine, refuses_a_second_libucp_with_both_paths)
 {
-    char copy[] = "/tmp/kvl-second-XXXXXX", command[1200], line[1024] = "";
-    int status;
-    FILE *out;
+    char folder[] = "/tmp/kvl-second-XXXXXX", copy[128], command[1200];
+    int status    = 0;
+    pid_t child;
 
     if (!kvl_ucx_path()[0]) {
         SKIP("the path of libucp is not known");
     }
-    REQUIRE(mkdtemp(copy) != NULL);
-    snprintf(command, sizeof(command), "cp -L '%s' '%s/libucp.so.0.9' && LD_PRELOAD='%s/libucp.so.0.9' "
-             "'%s' -s 127.0.0.1:9 2>&1 | head -c 1000", kvl_ucx_path(), copy, copy, shim_built("kvlane_info"));
-    if (access(shim_built("kvlane_info"), X_OK)) {
-        SKIP("kvlane_info is not built");
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(copy, sizeof(copy), "%s/libucp.so.0", folder);
+    snprintf(command, sizeof(command), "cp -L '%s' '%s'", kvl_ucx_path(), copy);
+    CHECK_EQ(system(command), 0);
+    child = fork(); /* it stays loaded: away from the other tests */
+    if (child == 0) {
+        second_libucp(copy);
+        _exit(0);
     }
-    out = popen(command, "r");
-    REQUIRE(out != NULL);
-    CHECK(fread(line, 1, sizeof(line) - 1, out) > 0);
-    status = pclose(out);
-    CHECK(status == 0);
-    CHECK_MSG(strstr(line, copy) != NULL, "it does not name the second copy: %s", line);
-    snprintf(command, sizeof(command), "rm -rf '%s'", copy);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     CHECK_EQ(system(command), 0);
 }

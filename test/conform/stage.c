@@ -33,7 +33,7 @@ kvl_config_t *stage_config(const stage_params_t *params, const char *progress)
 
 /* UCX 1.13.1 takes a late event of a closed socket for one of the next socket with its number, when
  * client and listener of a process close and connect at once: tests that do so need two processes. */
-static void start_elsewhere(stage_t *stage)
+void stage_start_elsewhere(stage_t *stage)
 {
     char line[160] = "";
     int out[2];
@@ -58,7 +58,7 @@ static void start_elsewhere(stage_t *stage)
     fclose(stream);
 }
 
-static void end_elsewhere(stage_t *stage)
+void stage_end_elsewhere(stage_t *stage)
 {
     int status = -1;
 
@@ -106,7 +106,7 @@ void stage_open(stage_t *stage, const stage_params_t *params)
 {
     *stage = (stage_t){.params = *params};
     if (params->elsewhere) {
-        start_elsewhere(stage);
+        stage_start_elsewhere(stage);
     } else {
         stage_start_node(stage);
     }
@@ -123,7 +123,7 @@ void stage_close(stage_t *stage)
     CHECK_EQ(kvl_region_release(stage->region), KVL_OK);
     kvl_engine_destroy(stage->engine);
     if (stage->node_pid) {
-        end_elsewhere(stage);
+        stage_end_elsewhere(stage);
     }
     kvl_node_destroy(stage->node);
 }

@@ -35,6 +35,9 @@ typedef struct {
 void stage_open(stage_t *stage, const stage_params_t *params);
 void stage_close(stage_t *stage);
 void stage_kill_node(stage_t *stage);
+/* A kvlaned for stage->params.rails, and its end; sets address and node_pid. */
+void stage_start_elsewhere(stage_t *stage);
+void stage_end_elsewhere(stage_t *stage);
 void stage_start_node(stage_t *stage); /* again, at the same address */
 kvl_config_t *stage_config(const stage_params_t *params, const char *progress);
 kvl_engine_t *stage_engine(const stage_t *stage, const char *address);

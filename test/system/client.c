@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A client process for the system tests, made to be killed, stopped and counted:
+ *
+ *     system_client churn ADDR ID           puts and gets for ever, writes a mark to stdout before each
+ *     system_client sg ADDR put|get ITEMS   ITEMS items of 61 segments of 4296 bytes, 32 a batch
+ *     system_client once ADDR               one put and one get of each key, then ends
+ *
+ * Exit codes: 0 all well, 1 a call failed, 2 usage, 3 wrong bytes. Uses the public calls alone. */
+#include "system/pattern.h"
+
+#include <kvlane/cache.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BATCH     12
+#define ITEM_MAX  (2752512)
+#define SG_BATCH  32
+#define SG_EACH   4296
+#define SG_LENGTH (SG_EACH * PATTERN_SEGMENTS)
+
+typedef struct {
+    kvl_engine_t *engine;
+    kvl_cache_t *cache;
+    kvl_region_t *region;
+    uint8_t *pool;
+} client_t;
+
+static int failed(const char *what)
+{
+    fprintf(stderr, "system_client %d: %s: %s\n", (int)getpid(), what, kvl_error_text());
+    return 1;
+}
+
+static int client_open(client_t *client, const char *address, size_t bytes)
+{
+    kvl_engine_params_t params = {.address = address};
+
+    if (kvl_engine_create(&params, &client->engine) != KVL_OK) {
+        return failed("engine");
+    }
+    if (kvl_region_alloc(client->engine, bytes, &client->region) != KVL_OK) {
+        return failed("region");
+    }
+    client->pool = kvl_region_address(client->region);
+    if (kvl_cache_create(client->engine, address, &client->cache) != KVL_OK ||
+        kvl_cache_connect(client->cache, 30000) != KVL_OK) {
+        return failed("connect");
+    }
+    return 0;
+}
+
+static void client_close(client_t *client)
+{
+    kvl_cache_destroy(client->cache);
+    kvl_region_release(client->region);
+    kvl_engine_destroy(client->engine);
+}
+
+static kvl_status_t run(client_t *client, kvl_cache_op_t op, const kvl_item_t *items, size_t count,
+                        kvl_status_t *statuses)
+{
+    kvl_batch_params_t params = {.timeout_ms = 20000};
+    kvl_batch_t *batch;
+    kvl_status_t status;
+    size_t i;
+
+    status = kvl_cache_submit(client->cache, op, items, count, &params, &batch);
+    if (status != KVL_INPROGRESS) {
+        failed("submit");
+        exit(1);
+    }
+    status = kvl_batch_wait(batch, -1);
+    for (i = 0; i < count; i++) {
+        statuses[i] = kvl_batch_item(batch, i, NULL);
+    }
+    kvl_batch_release(batch);
+    return status;
+}
+
+static void mark(char c)
+{
+    if (write(STDOUT_FILENO, &c, 1) != 1) {
+        exit(1); /* the test is gone */
+    }
+}
+
+static uint32_t next(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33);
+}
+
+/* ---- churn ---- */
+
+typedef struct {
+    uint32_t keys[BATCH];
+    pattern_item_t space[BATCH];
+    kvl_item_t items[BATCH];
+    kvl_status_t statuses[BATCH];
+} churn_t;
+
+static void churn_choose(churn_t *churn, client_t *client, uint64_t *state)
+{
+    uint32_t first = next(state) % PATTERN_KEYS, i;
+
+    for (i = 0; i < BATCH; i++) {
+        churn->keys[i]  = (first + i * 5) % PATTERN_KEYS; /* each at most once in a batch */
+        churn->items[i] = pattern_item(&churn->space[i], churn->keys[i],
+                                       client->pool + (size_t)i * ITEM_MAX);
+    }
+}
+
+static void churn_put(churn_t *churn, client_t *client, uint32_t generation)
+{
+    uint32_t i;
+
+    for (i = 0; i < BATCH; i++) {
+        pattern_fill(client->pool + (size_t)i * ITEM_MAX, pattern_length(churn->keys[i]),
+                     churn->keys[i], generation);
+    }
+    mark('p');
+    run(client, KVL_CACHE_PUT, churn->items, BATCH, churn->statuses);
+}
+
+static int churn_get(churn_t *churn, client_t *client)
+{
+    uint32_t i;
+
+    mark('g');
+    run(client, KVL_CACHE_GET, churn->items, BATCH, churn->statuses);
+    for (i = 0; i < BATCH; i++) {
+        const uint8_t *memory = client->pool + (size_t)i * ITEM_MAX;
+        size_t length         = pattern_length(churn->keys[i]), at;
+
+        if (churn->statuses[i] != KVL_OK) {
+            continue;
+        }
+        at = pattern_differs(memory, length, churn->keys[i], pattern_claims(memory));
+        if (at != length) {
+            fprintf(stderr, "system_client: key %u differs at byte %zu of %zu\n",
+                    (unsigned)churn->keys[i], at, length);
+            return 3;
+        }
+    }
+    return 0;
+}
+
+static int churn(const char *address, uint32_t id)
+{
+    static churn_t churn;
+    client_t client  = {.engine = NULL};
+    uint64_t state   = id + 1;
+    uint32_t step    = 0;
+    int code         = client_open(&client, address, (size_t)BATCH * ITEM_MAX);
+
+    while (code == 0) {
+        churn_choose(&churn, &client, &state);
+        churn_put(&churn, &client, id << 16 | (step++ & 0xffff));
+        churn_choose(&churn, &client, &state);
+        code = churn_get(&churn, &client);
+    }
+    return code;
+}
+
+/* ---- once ---- */
+
+static int once(const char *address)
+{
+    static churn_t churn;
+    client_t client = {.engine = NULL};
+    uint64_t state  = 77;
+    int code        = client_open(&client, address, (size_t)BATCH * ITEM_MAX);
+
+    if (code == 0) {
+        churn_choose(&churn, &client, &state);
+        churn_put(&churn, &client, 1);
+        code = churn_get(&churn, &client);
+        client_close(&client);
+    }
+    return code;
+}
+
+/* ---- sg ---- */
+
+static void sg_items(client_t *client, uint32_t first, pattern_item_t *space, kvl_item_t *items)
+{
+    uint32_t i, j;
+
+    for (i = 0; i < SG_BATCH; i++) {
+        uint8_t *memory = client->pool + (size_t)i * (SG_EACH + 64) * PATTERN_SEGMENTS;
+
+        for (j = 0; j < PATTERN_SEGMENTS; j++) { /* gaps keep them apart */
+            space[i].segments[j] = (kvl_segment_t){.address = memory + j * (SG_EACH + 64),
+                                                   .length  = SG_EACH};
+        }
+        snprintf(space[i].key, sizeof(space[i].key), "s%u", (unsigned)(first + i));
+        items[i] = (kvl_item_t){space[i].key, strlen(space[i].key), space[i].segments,
+                                PATTERN_SEGMENTS};
+    }
+}
+
+static void sg_bytes(const kvl_item_t *item, uint32_t key, bool fill, size_t *wrong)
+{
+    static uint8_t value[SG_LENGTH];
+    size_t j;
+
+    if (fill) {
+        pattern_fill(value, sizeof(value), key, 1);
+    }
+    for (j = 0; j < item->segment_count; j++) {
+        uint8_t *segment = item->segments[j].address, *at = value + j * SG_EACH;
+
+        memcpy(fill ? segment : at, fill ? at : segment, SG_EACH);
+    }
+    if (!fill) {
+        *wrong += pattern_differs(value, sizeof(value), key, 1) != sizeof(value);
+    }
+}
+
+static int sg(const char *address, bool put, uint32_t count)
+{
+    static pattern_item_t space[SG_BATCH];
+    kvl_item_t items[SG_BATCH];
+    kvl_status_t statuses[SG_BATCH], status = KVL_OK;
+    client_t client = {.engine = NULL};
+    size_t wrong    = 0;
+    uint32_t at, i;
+    int code = client_open(&client, address, (size_t)SG_BATCH * (SG_EACH + 64) * PATTERN_SEGMENTS);
+
+    for (at = 0; code == 0 && status == KVL_OK && at < count; at += SG_BATCH) {
+        sg_items(&client, at, space, items);
+        memset(client.pool, 0, kvl_region_length(client.region));
+        for (i = 0; put && i < SG_BATCH; i++) {
+            sg_bytes(&items[i], at + i, true, NULL);
+        }
+        status = run(&client, put ? KVL_CACHE_PUT : KVL_CACHE_GET, items, SG_BATCH, statuses);
+        for (i = 0; !put && i < SG_BATCH; i++) {
+            sg_bytes(&items[i], at + i, false, &wrong);
+        }
+    }
+    if (code == 0) {
+        kvl_engine_print(client.engine, stderr, 0);
+        client_close(&client);
+    }
+    if (wrong || status != KVL_OK) {
+        fprintf(stderr, "system_client sg: %s, %zu wrong values\n", kvl_status_name(status), wrong);
+    }
+    return wrong ? 3 : code ? code : status != KVL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "churn") == 0) {
+        return churn(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
+    }
+    if (argc == 5 && strcmp(argv[1], "sg") == 0) {
+        return sg(argv[2], strcmp(argv[3], "put") == 0, (uint32_t)strtoul(argv[4], NULL, 10));
+    }
+    if (argc == 3 && strcmp(argv[1], "once") == 0) {
+        return once(argv[2]);
+    }
+    fprintf(stderr, "usage: system_client churn ADDR ID | sg ADDR put|get ITEMS | once ADDR\n");
+    return 2;
+}

@@ -146,7 +146,7 @@ if node "kills"; then
         clients=$((clients + 4))
     done
     for _ in $(seq 20); do
-        stat=$(kvlane -s "$address" stat -J 2>/dev/null)
+        stat=$(kvlane -J -s "$address" stat 2>/dev/null)
         [ "$(field leases "$stat")" = 0 ] && [ "$(field quarantined_slots "$stat")" = 0 ] && break
         sleep 1
     done

@@ -31,8 +31,8 @@ typedef struct {
 /* written by the target's engine thread, read after the count */
 static note_t notes[NOTES];
 static _Atomic unsigned note_count;
-static size_t watch_length;
-static uint64_t watch_seed;
+static _Atomic size_t watch_length;
+static _Atomic uint64_t watch_seed;
 
 static void on_note(const char *name, const void *data, size_t length, void *arg)
 {
@@ -169,20 +169,22 @@ static void note_after_data(const char *rails, const char *mode)
     put.has_notification    = 1;
     put.notification_length = 0; /* empty */
     CHECK_EQ(transfer(&put), KVL_OK);
+    CHECK_EQ(atomic_load(&note_count), 9);
     CHECK_EQ(notes[8].length, 0);
     put.notification        = "\0"; /* one byte, 0x00 */
     put.notification_length = 1;
     CHECK_EQ(transfer(&put), KVL_OK);
+    CHECK_EQ(atomic_load(&note_count), 10);
     CHECK_EQ(notes[9].length, 1);
     memset(large, 7, sizeof(large));
     large[sizeof(large) - 1] = 9;
     put.notification         = large; /* as long as it may be */
     put.notification_length  = sizeof(large);
     CHECK_EQ(transfer(&put), KVL_OK);
+    CHECK_EQ(atomic_load(&note_count), 11);
     CHECK_EQ(notes[10].length, sizeof(large));
     CHECK_EQ(notes[10].first, 7);
     CHECK_EQ(notes[10].last, 9);
-    CHECK_EQ(atomic_load(&note_count), 11);
     ends_close();
 }
 

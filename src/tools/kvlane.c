@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/client.h"
 #include "tools/common.h"
+#include "tools/file.h"
 
 #include "base/config.h"
 
 #include <kvlane/cache.h>
 
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* kvlane: a node's values from the command line. */
 
 #define NAME        "kvlane"
 #define SEGMENT_MIN ((size_t)1 << 20)
 #define GET_TRIES   5 /* the value may change between the question for its length and the get */
-#define READ_STEP   ((size_t)1 << 20)
 
 typedef struct {
     const char *node;
@@ -129,59 +125,13 @@ static kvl_status_t move_value(run_t *run, kvl_cache_op_t op, const char *key, v
 
 /* ---- put ---- */
 
-/* All that comes from @a fd, in memory to be freed. */
-static int read_all(int fd, const char *path, char **memory_p, size_t *length_p)
-{
-    char *memory  = NULL;
-    size_t length = 0, room = 0;
-    ssize_t some;
-
-    do {
-        if (room - length < READ_STEP) {
-            char *larger = realloc(memory, room = 2 * room + READ_STEP);
-
-            if (!larger) {
-                free(memory);
-                return kvl_tool_failed(NAME, "%s: no memory for %zu bytes", path, room);
-            }
-            memory = larger;
-        }
-        some = read(fd, memory + length, room - length);
-        length += some > 0 ? (size_t)some : 0;
-    } while (some > 0 || (some < 0 && errno == EINTR));
-    if (some < 0 || length == 0) {
-        free(memory);
-        return kvl_tool_failed(NAME, "%s: %s", path,
-                               some < 0 ? strerror(errno) : "empty: a value has at least one byte");
-    }
-    *memory_p = memory;
-    *length_p = length;
-    return KVL_EXIT_OK;
-}
-
-static int read_file(const char *path, char **memory_p, size_t *length_p)
-{
-    int fd, code;
-
-    if (strcmp(path, "-") == 0) {
-        return read_all(STDIN_FILENO, "standard input", memory_p, length_p);
-    }
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
-    }
-    code = read_all(fd, path, memory_p, length_p);
-    close(fd);
-    return code;
-}
-
 static int command_put(run_t *run, char **words)
 {
     char *memory;
     size_t length;
     kvl_status_t status;
 
-    if (read_file(words[1], &memory, &length)) {
+    if (kvl_tool_read_file(NAME, words[1], &memory, &length)) {
         return KVL_EXIT_FAILED;
     }
     status = move_value(run, KVL_CACHE_PUT, words[0], memory, length, KVL_OK);
@@ -198,57 +148,6 @@ static int command_put(run_t *run, char **words)
 }
 
 /* ---- get ---- */
-
-static int write_all(int fd, const char *path, const char *memory, size_t length)
-{
-    for (size_t done = 0; done < length;) {
-        ssize_t some = write(fd, memory + done, length - done);
-
-        if (some < 0 && errno != EINTR) {
-            return kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
-        }
-        done += some > 0 ? (size_t)some : 0;
-    }
-    return KVL_EXIT_OK;
-}
-
-/* Writes beside @a path and renames, so that the file is whole or not there. What is no regular
- * file (a pipe, a device) is written as it is. */
-static int write_file(const char *path, const char *memory, size_t length)
-{
-    char temporary[4096];
-    struct stat old;
-    mode_t mask = umask(0);
-    bool exists = stat(path, &old) == 0;
-    int fd, code;
-
-    umask(mask);
-    if (exists && !S_ISREG(old.st_mode)) {
-        fd   = open(path, O_WRONLY | O_CLOEXEC);
-        code = fd < 0 ? kvl_tool_failed(NAME, "%s: %s", path, strerror(errno))
-                      : write_all(fd, path, memory, length);
-        if (fd >= 0) {
-            close(fd);
-        }
-        return code;
-    }
-    if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary)) {
-        return kvl_tool_failed(NAME, "%s: the name is too long", path);
-    }
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) {
-        return kvl_tool_failed(NAME, "%s: %s", temporary, strerror(errno));
-    }
-    code = write_all(fd, path, memory, length);
-    if (code == KVL_EXIT_OK && (fchmod(fd, exists ? old.st_mode & 07777 : 0666 & ~mask) != 0 ||
-                                fsync(fd) != 0 || close(fd) != 0 || rename(temporary, path) != 0)) {
-        code = kvl_tool_failed(NAME, "%s: %s", path, strerror(errno));
-    }
-    if (code != KVL_EXIT_OK) {
-        unlink(temporary);
-    }
-    return code;
-}
 
 /* The value in memory to be freed. KVL_ERR_LENGTH: it has changed meanwhile, try again. */
 static kvl_status_t fetch(run_t *run, const char *key, char **memory_p, uint64_t *length_p)
@@ -291,8 +190,7 @@ static int command_get(run_t *run, char **words)
     if (status != KVL_OK) {
         return KVL_EXIT_FAILED;
     }
-    code = to_stdout ? write_all(STDOUT_FILENO, "standard output", memory, length)
-                     : write_file(words[1], memory, length);
+    code = kvl_tool_write_file(NAME, words[1], memory, length);
     free(memory);
     if (code == KVL_EXIT_OK && run->json && !to_stdout) {
         printf("{\"command\": \"get\", \"key\": ");

@@ -108,7 +108,7 @@ int perf_channel_receive(perf_channel_t *channel, int timeout_ms, char *line, si
         double rest = until - perf_now();
 
         /* in short turns: a signal may come just before the wait */
-        rest = rest > LOOK_S ? LOOK_S : rest;
+        rest   = rest > LOOK_S ? LOOK_S : rest;
         result = take_bytes(channel, rest > 0 ? (int)(rest * 1e3) + 1 : 0);
         if (result < 0 || (result == 0 && rest <= 0) || (result == 0 && perf_stopped())) {
             return result;

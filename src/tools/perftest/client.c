@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/client.h"
 
+#include "tools/perftest/progress.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -51,15 +53,19 @@ void perf_client_settle(perf_client_t *client)
     const struct timespec pause = {.tv_nsec = SETTLE_MS * 1000000l};
     double until = perf_now() + SETTLE_S, used, before = -1;
     unsigned quiet = 0;
+    perf_progress_t progress;
 
+    perf_progress_begin(&progress, client->options, "memory comes in");
     while (quiet < SETTLED && perf_now() < until && !perf_stopped()) {
         double server = perf_side_cpu(&client->side);
 
         used   = perf_cpu_self() + (server < 0 ? 0 : server);
         quiet  = before >= 0 && used - before < 0.1e-3 * SETTLE_MS ? quiet + 1 : 0;
         before = used;
+        perf_progress_show(&progress, 1 - (until - perf_now()) / SETTLE_S, 0);
         nanosleep(&pause, NULL);
     }
+    perf_progress_end(&progress);
 }
 
 int perf_client_open(perf_client_t *client, const perf_options_t *options, const char *sg)

@@ -6,6 +6,7 @@
 #define KVL_PERFTEST_LOOP_H
 
 #include "tools/perftest/perftest.h"
+#include "tools/perftest/progress.h"
 
 /* Each returns 0 or -1 (said). */
 typedef struct {
@@ -27,17 +28,5 @@ typedef struct {
 
 /* Warms up, runs, fills in result: items, bytes, seconds, percentiles, CPU, verified, wrong. */
 int perf_loop_run(const perf_loop_t *loop, const perf_options_t *options, perf_result_t *result);
-
-/* A line on a terminal for what takes over 2 s: what, share done (0..1), and GB/s so far. */
-typedef struct {
-    const char *what;
-    double started, shown;
-    bool on, used;
-} perf_progress_t;
-
-void perf_progress_begin(perf_progress_t *progress, const perf_options_t *options,
-                         const char *what);
-void perf_progress_show(perf_progress_t *progress, double share, double gbps);
-void perf_progress_end(perf_progress_t *progress);
 
 #endif

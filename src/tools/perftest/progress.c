@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perftest/loop.h"
+#include "tools/perftest/progress.h"
 
 #include <unistd.h>
 

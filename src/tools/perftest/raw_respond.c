@@ -5,7 +5,6 @@
 #include <kvlane/engine.h>
 
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 
 /* The responder of the plain loops: progresses all the time, receives messages into its pool,
@@ -215,8 +214,8 @@ static int respond_turns(responder_t *responder)
         return answer(responder);
     }
     for (unsigned turn = 0; turn < LOOK_EVERY; turn++) {
-        if (ucp_worker_progress(responder->raw.worker) == 0 && turn % 64 == 63) {
-            sched_yield();
+        if (ucp_worker_progress(responder->raw.worker) == 0) {
+            perf_raw_idle();
         }
     }
     return answer(responder);

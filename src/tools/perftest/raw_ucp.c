@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STALL_S     30.0 /* without any progress */
-#define LOOK_EVERY  1024 /* idle turns between looks at the clock and the stop flag */
-#define YIELD_AFTER 64   /* idle turns */
-#define CLOSE_S     5.0
+#define STALL_S    30.0 /* without any progress */
+#define LOOK_EVERY 1024 /* idle turns between looks at the clock and the stop flag */
+#define CLOSE_S    5.0
 
 static int raw_fail(const char *what, ucs_status_t status)
 {
@@ -16,6 +15,19 @@ static int raw_fail(const char *what, ucs_status_t status)
 }
 
 /* ---- waiting ---- */
+
+void perf_raw_idle(void)
+{
+    static int cpus; /* main thread only */
+    cpu_set_t set;
+
+    if (cpus == 0) {
+        cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 2;
+    }
+    if (cpus == 1) {
+        sched_yield();
+    }
+}
 
 /* One turn of progress; -1 (said) when nothing has moved for too long, or a signal came. */
 typedef struct {
@@ -29,10 +41,8 @@ static int raw_turn(perf_raw_t *raw, patience_t *patience)
         patience->idle = 0;
         return 0;
     }
-    if (++patience->idle % YIELD_AFTER == 0) {
-        sched_yield();
-    }
-    if (patience->idle % LOOK_EVERY != 0) {
+    perf_raw_idle();
+    if (++patience->idle % LOOK_EVERY != 0) {
         return 0;
     }
     if (patience->idle == LOOK_EVERY) {

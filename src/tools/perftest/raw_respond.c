@@ -18,6 +18,7 @@ typedef struct {
     perf_raw_t raw;
     perf_channel_t control;
     bool open;
+    unsigned idle; /* turns in a row */
 } responder_t;
 
 /* ---- messages ---- */
@@ -215,7 +216,9 @@ static int respond_turns(responder_t *responder)
     }
     for (unsigned turn = 0; turn < LOOK_EVERY; turn++) {
         if (ucp_worker_progress(responder->raw.worker) == 0) {
-            perf_raw_idle();
+            perf_raw_idle(++responder->idle);
+        } else {
+            responder->idle = 0;
         }
     }
     return answer(responder);

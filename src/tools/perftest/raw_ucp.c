@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STALL_S    30.0 /* without any progress */
-#define LOOK_EVERY 1024 /* idle turns between looks at the clock and the stop flag */
-#define CLOSE_S    5.0
+#define STALL_S     30.0 /* without any progress */
+#define YIELD_AFTER 512  /* idle turns: tens of microseconds */
+#define LOOK_EVERY  1024 /* idle turns between looks at the clock and the stop flag */
+#define CLOSE_S     5.0
 
 static int raw_fail(const char *what, ucs_status_t status)
 {
@@ -16,7 +17,7 @@ static int raw_fail(const char *what, ucs_status_t status)
 
 /* ---- waiting ---- */
 
-void perf_raw_idle(void)
+void perf_raw_idle(unsigned turns)
 {
     static int cpus; /* main thread only */
     cpu_set_t set;
@@ -24,7 +25,7 @@ void perf_raw_idle(void)
     if (cpus == 0) {
         cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 2;
     }
-    if (cpus == 1) {
+    if (cpus == 1 || turns >= YIELD_AFTER) {
         sched_yield();
     }
 }
@@ -41,8 +42,8 @@ static int raw_turn(perf_raw_t *raw, patience_t *patience)
         patience->idle = 0;
         return 0;
     }
-    perf_raw_idle();
-    if (++patience->idle % LOOK_EVERY != 0) {
+    perf_raw_idle(++patience->idle);
+    if (patience->idle % LOOK_EVERY != 0) {
         return 0;
     }
     if (patience->idle == LOOK_EVERY) {

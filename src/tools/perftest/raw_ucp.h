@@ -58,9 +58,9 @@ void perf_raw_param(perf_raw_t *raw, ucp_request_param_t *param);
 int perf_raw_posted(perf_raw_t *raw, const char *what, ucs_status_ptr_t request);
 /* Progresses until at most @a limit ops are outstanding; -1 (said) if that fails or stalls. */
 int perf_raw_wait(perf_raw_t *raw, unsigned limit);
-/* After a turn without progress. Nothing where there are CPUs for both sides: even a yield costs a
- * round trip its double. With a single one the other side must get it. */
-void perf_raw_idle(void);
+/* After the @a turns-th turn in a row without progress. A yield costs a short round trip its double,
+ * so it comes late; but it comes, since on a busy host the other side may wait for this CPU. */
+void perf_raw_idle(unsigned turns);
 /* Flushes the endpoint, and waits. */
 int perf_raw_flush(perf_raw_t *raw);
 /* Progresses until *counter reaches @a value. */

@@ -18,7 +18,7 @@
 extern char **environ;
 
 #define CHILDREN_MAX 64
-#define START_MS 30000 /* UCX starts slowly on a busy machine */
+#define START_MS     30000 /* UCX starts slowly on a busy machine */
 
 /* ---- small things ---- */
 
@@ -312,11 +312,12 @@ box_usage_t box_usage(pid_t pid)
 
 /* ---- a node ---- */
 
-void box_node_set(box_node_t *node, const char *rails, const char *memory, const box_setting_t *more)
+void box_node_set(box_node_t *node, const char *rails, const char *memory,
+                  const box_setting_t *more)
 {
     size_t at = 0;
 
-    *node = (box_node_t){.memory = memory};
+    *node                = (box_node_t){.memory = memory};
     node->settings[at++] = (box_setting_t){"KVLANE_RAILS", rails};
     for (; more && more->name; more++) {
         REQUIRE(at + 1 < BOX_SETTINGS);
@@ -326,9 +327,9 @@ void box_node_set(box_node_t *node, const char *rails, const char *memory, const
 
 void box_node_start(box_node_t *node)
 {
-    const char *argv[] = {shim_built("kvlaned"), "-l", node->address[0] ? node->address
-                                                                        : "127.0.0.1:0",
-                          "-m", node->memory, NULL};
+    const char *argv[] = {
+        shim_built("kvlaned"), "-l", node->address[0] ? node->address : "127.0.0.1:0", "-m",
+        node->memory,          NULL};
     char line[128] = "";
 
     box_spawn(&node->child, argv, node->settings);
@@ -374,7 +375,8 @@ void box_client_open(box_client_t *client, const char *address, size_t pool_byte
     REQUIRE(kvl_region_alloc(client->engine, pool_bytes, &client->region) == KVL_OK);
     client->pool = kvl_region_address(client->region);
     REQUIRE(kvl_cache_create(client->engine, address, &client->cache) == KVL_OK);
-    CHECK_MSG(kvl_cache_connect(client->cache, START_MS) == KVL_OK, "connect: %s", kvl_error_text());
+    CHECK_MSG(kvl_cache_connect(client->cache, START_MS) == KVL_OK, "connect: %s",
+              kvl_error_text());
 }
 
 void box_client_close(box_client_t *client)

@@ -57,7 +57,8 @@ typedef struct {
 } box_node_t;
 
 /* rails: KVLANE_RAILS. more may be NULL. Starts again at the same address if there is one. */
-void box_node_set(box_node_t *node, const char *rails, const char *memory, const box_setting_t *more);
+void box_node_set(box_node_t *node, const char *rails, const char *memory,
+                  const box_setting_t *more);
 void box_node_start(box_node_t *node);
 void box_node_end(box_node_t *node); /* SIGTERM; it must end with 0 */
 

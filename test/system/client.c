@@ -106,9 +106,9 @@ static void churn_choose(churn_t *churn, client_t *client, uint64_t *state)
     uint32_t first = next(state) % PATTERN_KEYS, i;
 
     for (i = 0; i < BATCH; i++) {
-        churn->keys[i]  = (first + i * 5) % PATTERN_KEYS; /* each at most once in a batch */
-        churn->items[i] = pattern_item(&churn->space[i], churn->keys[i],
-                                       client->pool + (size_t)i * ITEM_MAX);
+        churn->keys[i] = (first + i * 5) % PATTERN_KEYS; /* each at most once in a batch */
+        churn->items[i] =
+            pattern_item(&churn->space[i], churn->keys[i], client->pool + (size_t)i * ITEM_MAX);
     }
 }
 
@@ -150,10 +150,10 @@ static int churn_get(churn_t *churn, client_t *client)
 static int churn(const char *address, uint32_t id)
 {
     static churn_t churn;
-    client_t client  = {.engine = NULL};
-    uint64_t state   = id + 1;
-    uint32_t step    = 0;
-    int code         = client_open(&client, address, (size_t)BATCH * ITEM_MAX);
+    client_t client = {.engine = NULL};
+    uint64_t state  = id + 1;
+    uint32_t step   = 0;
+    int code        = client_open(&client, address, (size_t)BATCH * ITEM_MAX);
 
     while (code == 0) {
         churn_choose(&churn, &client, &state);
@@ -192,12 +192,12 @@ static void sg_items(client_t *client, uint32_t first, pattern_item_t *space, kv
         uint8_t *memory = client->pool + (size_t)i * (SG_EACH + 64) * PATTERN_SEGMENTS;
 
         for (j = 0; j < PATTERN_SEGMENTS; j++) { /* gaps keep them apart */
-            space[i].segments[j] = (kvl_segment_t){.address = memory + j * (SG_EACH + 64),
-                                                   .length  = SG_EACH};
+            space[i].segments[j] =
+                (kvl_segment_t){.address = memory + j * (SG_EACH + 64), .length = SG_EACH};
         }
         snprintf(space[i].key, sizeof(space[i].key), "s%u", (unsigned)(first + i));
-        items[i] = (kvl_item_t){space[i].key, strlen(space[i].key), space[i].segments,
-                                PATTERN_SEGMENTS};
+        items[i] =
+            (kvl_item_t){space[i].key, strlen(space[i].key), space[i].segments, PATTERN_SEGMENTS};
     }
 }
 

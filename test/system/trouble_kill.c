@@ -6,9 +6,9 @@
 /* Clients that are killed in mid put and mid get: the node lives, serves the others meanwhile, shows no
  * value that is not one whole put, and is afterwards as it was. KVLANE_TEST_KILLS: how many. */
 
-#define KILLS    20
-#define MARK_MS  20000
-#define QUIET_MS 15000
+#define KILLS      20
+#define MARK_MS    20000
+#define QUIET_MS   15000
 #define RSS_GROWTH (4u << 20)
 
 typedef struct {
@@ -139,11 +139,12 @@ static void kills(const char *rails, const char *mode, uint32_t count)
     CHECK_MSG(end.rss_bytes <= warm.rss_bytes + RSS_GROWTH, "the node grew from %llu to %llu KiB",
               (unsigned long long)warm.rss_bytes >> 10, (unsigned long long)end.rss_bytes >> 10);
     CHECK(scene.found > PATTERN_KEYS / 2);
-    printf("%s %s: killed %u in mid put, %u in mid get; %u of %u keys there, all whole; fds %u -> %u, "
-           "RSS %llu -> %llu KiB\n",
-           rails, mode, (unsigned)scene.mid_put, (unsigned)scene.mid_get, (unsigned)scene.found,
-           (unsigned)scene.verified, warm.fds, end.fds, (unsigned long long)warm.rss_bytes >> 10,
-           (unsigned long long)end.rss_bytes >> 10);
+    printf(
+        "%s %s: killed %u in mid put, %u in mid get; %u of %u keys there, all whole; fds %u -> %u, "
+        "RSS %llu -> %llu KiB\n",
+        rails, mode, (unsigned)scene.mid_put, (unsigned)scene.mid_get, (unsigned)scene.found,
+        (unsigned)scene.verified, warm.fds, end.fds, (unsigned long long)warm.rss_bytes >> 10,
+        (unsigned long long)end.rss_bytes >> 10);
     box_client_close(&scene.client);
     box_node_end(&scene.node);
 }

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # SPDX-License-Identifier: BSD-3-Clause
 # The guest's first process: modules, the host's root read-only over 9p, a scratch /tmp with the shared
 # folder in it; then guest.sh of that folder, whose output and exit code go back the same way.

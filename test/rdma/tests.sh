@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154
+# What is tested over verbs; guest.sh reads it.
+
+moves_all() {
+    local test
+    for test in put get; do
+        moves $test 4296 40
+        moves $test 1048576 12
+        moves $test 2883584 6
+    done
+    for test in sg_put sg_get; do
+        moves $test 4296:61 24
+        moves $test 4296:61 12 message
+    done
+}
+
+info_names_verbs() {
+    if timeout 70 kvlane_info -s "$address" >/tmp/info.txt 2>&1 && grep -q rc_verbs /tmp/info.txt; then
+        ok "kvlane_info shows the session on rc_verbs"
+    else
+        not_ok "kvlane_info shows the session on rc_verbs" "$(tail -3 /tmp/info.txt | tr '\n' ' ')"
+    fi
+}
+
+# the conformance tests that need a verbs device
+conform() {
+    local out=/tmp/conform.txt rc name
+    if [ ! -x "$TESTS/test_conform" ]; then
+        skip "conform over verbs" "no GoogleTest in the build"
+        return
+    fi
+    KVL_TEST_RDMA=10.77.0.1,va0 SHIM_TIMEOUT_S=240 timeout 600 "$TESTS/test_conform" \
+        --gtest_filter='*over_verbs*' >$out 2>&1
+    rc=$?
+    while read -r name; do ok "$name"; done < <(sed -n 's/^\[       OK \] \([^ ]*\) (.*/\1/p' $out)
+    while read -r name; do
+        not_ok "$name" "$(grep -m2 -A3 ': Failure' $out | tr '\n' ' ' | cut -c1-300)"
+    done < <(sed -n 's/^\[  FAILED  \] \([^ ]*\) (.*/\1/p' $out)
+    if [ $rc != 0 ] && ! grep -q '^\[  FAILED  \]' $out; then
+        not_ok "conform over verbs" "exit $rc: $(tail -3 $out | tr '\n' ' ')"
+    fi
+}
+
+# a node that dies under a client that moves: the client ends with the right status
+deaths() {
+    local name test
+    for test in sg_put sg_get; do
+        name="peer killed in mid $test"
+        node "$name" || continue
+        if busy "$name" $test 3000; then
+            kill -KILL "$node"
+            ends "$name" 30 'peer|unreachable'
+        fi
+        kill_node
+    done
+}
+
+# the same for a link that goes down; the rail is of no use after it
+link_down() {
+    local name="link down in mid sg_put"
+    node "$name" || return
+    if busy "$name" sg_put 3000; then
+        ip link set va0 down
+        ends "$name" 60 'rail'
+    fi
+    kill_node
+}
+
+fds_of_node() {
+    local all=(/proc/"$node"/fd/*)
+    echo ${#all[@]}
+}
+
+all_back() {
+    stat=$(stat_of_node)
+    [ "$(field leases "$stat")" = 0 ] && [ "$(field quarantined_slots "$stat")" = 0 ]
+}
+
+fds_back() { [ "$(fds_of_node)" -le $((fds + 4)) ]; }
+
+# 20 clients die in mid put and mid get; the node lives on and gets every slot back
+kills() {
+    local name="20 clients killed in mid put and get" round test pids fds stat
+    node "$name" || return
+    stat_of_node >/dev/null
+    fds=$(fds_of_node)
+    for ((round = 0; round < 5; round++)); do
+        pids=()
+        for test in sg_put put sg_get get; do
+            kvlane_perftest "$address" -t $test -s 65536:4 -n 100000 -b 4 -w 0 -q >/dev/null 2>&1 &
+            pids+=($!)
+        done
+        sent 4000 || not_ok "$name" "round $round: the clients did not begin"
+        kill -KILL "${pids[@]}"
+        wait "${pids[@]}" 2>/dev/null
+    done
+    if ! until_ok 60 all_back; then
+        not_ok "$name" "not all slots come back: $stat $(tail -2 /tmp/share/node.err)"
+    elif ! until_ok 30 fds_back; then
+        not_ok "$name" "the node had $fds file descriptors, now $(fds_of_node)"
+    else
+        ok "$name: the node lives, every slot is back"
+    fi
+    moves get 65536 16
+    end_node "$name"
+}
+
+export KVLANE_RAILS=rdma
+kvlane_info -v
+if node "moves"; then
+    moves_all
+    info_names_verbs
+    end_node "moves"
+fi
+conform
+deaths
+kills
+link_down

@@ -24,6 +24,16 @@ static bool time_is_up(const run_t *run)
            run->samples.sum >= run->options->seconds_max;
 }
 
+/* of the items, or of -T */
+static double share_done(const run_t *run)
+{
+    const perf_options_t *options = run->options;
+    double items                  = (double)run->result->items / (double)options->items;
+    double time = options->seconds_max > 0 ? run->samples.sum / options->seconds_max : 0;
+
+    return items > time ? items : time;
+}
+
 static double server_cpu(const run_t *run)
 {
     const perf_loop_ops_t *ops = run->loop->ops;
@@ -64,8 +74,7 @@ static int run_batches(run_t *run, uint64_t first, uint64_t count, uint64_t *don
             perf_samples_add(&run->samples, seconds);
             run->result->items += some;
             run->result->bytes += some * item;
-            perf_progress_show(&run->progress,
-                               (double)run->result->items / (double)run->options->items,
+            perf_progress_show(&run->progress, share_done(run),
                                (double)run->result->bytes / PERF_GB / run->samples.sum);
         }
     }

@@ -94,6 +94,19 @@ int perf_client_close(perf_client_t *client)
     return perf_side_close(&client->side);
 }
 
+size_t perf_client_slots(const perf_client_t *client)
+{
+    size_t slots = perf_pool_slots(client->options, client->node_bytes);
+
+    if (slots == 0) {
+        perf_fail("the node has %llu bytes; that is too little for items of %llu bytes: give it "
+                  "more memory (-m)",
+                  (unsigned long long)client->node_bytes,
+                  (unsigned long long)perf_item_bytes(client->options));
+    }
+    return slots;
+}
+
 void perf_client_describe(perf_client_t *client, kvl_cache_op_t op, perf_result_t *result)
 {
     const kvl_session_info_t *session = &client->session;
@@ -220,6 +233,23 @@ int perf_items_init(perf_items_t *items, perf_client_t *client, size_t count, si
         return perf_fail("%s", kvl_error_text());
     }
     return items_segments(items);
+}
+
+int perf_items_put(perf_items_t *items, perf_client_t *client)
+{
+    const unsigned batch = client->options->batch;
+
+    for (size_t first = 0; first < items->count; first += batch) {
+        size_t rest = items->count - first, some = rest < batch ? rest : batch;
+
+        for (size_t i = first; i < first + some; i++) {
+            perf_pool_fill(&items->pool, i, i);
+        }
+        if (perf_client_do(client, KVL_CACHE_PUT, &items->items[first], some)) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 void perf_items_cleanup(perf_items_t *items)

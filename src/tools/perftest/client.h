@@ -27,6 +27,9 @@ int perf_client_close(perf_client_t *client);
  * over, as far as can be seen: neither side uses more than a tenth of a core. */
 void perf_client_settle(perf_client_t *client);
 
+/* perf_pool_slots() at this node; 0 is said. */
+size_t perf_client_slots(const perf_client_t *client);
+
 /* transport, mode, lanes, depth and endpoints of a result */
 void perf_client_describe(perf_client_t *client, kvl_cache_op_t op, perf_result_t *result);
 
@@ -54,6 +57,8 @@ int perf_items_init(perf_items_t *items, perf_client_t *client, size_t count, si
 int perf_items_init_keys(perf_items_t *items, size_t count);
 /* the key of number @a n of this run */
 void perf_items_set_key(perf_items_t *items, size_t index, uint64_t n);
+/* Fills all slots, item i with seed i, and puts them. */
+int perf_items_put(perf_items_t *items, perf_client_t *client);
 void perf_items_cleanup(perf_items_t *items);
 
 /* Forgets keys [0, count) of this run at the node, as far as they are there. */

@@ -117,25 +117,6 @@ static const perf_loop_ops_t get_ops = {
 
 /* ---- both ---- */
 
-/* the values that a get will read */
-static int put_all(move_t *move)
-{
-    const perf_options_t *options = move->client.options;
-
-    for (size_t first = 0; first < move->items.count; first += options->batch) {
-        size_t rest = move->items.count - first;
-        size_t some = rest < options->batch ? rest : options->batch;
-
-        for (size_t i = first; i < first + some; i++) {
-            perf_pool_fill(&move->items.pool, i, i);
-        }
-        if (perf_client_do(&move->client, KVL_CACHE_PUT, &move->items.items[first], some)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 static int move_open(move_t *move, const perf_options_t *options, kvl_cache_op_t op)
 {
     size_t slots;
@@ -145,12 +126,8 @@ static int move_open(move_t *move, const perf_options_t *options, kvl_cache_op_t
                          options->test->name[0] == 's' ? "always" : "never")) {
         return -1;
     }
-    slots = perf_pool_slots(options, move->client.node_bytes);
+    slots = perf_client_slots(&move->client);
     if (slots == 0) {
-        perf_fail("the node has %llu bytes; that is too little for items of %llu bytes: give it "
-                  "more memory (-m)",
-                  (unsigned long long)move->client.node_bytes,
-                  (unsigned long long)perf_item_bytes(options));
         goto err_close;
     }
     if (perf_items_init(&move->items, &move->client, slots, options->size, options->segments) ||
@@ -158,7 +135,7 @@ static int move_open(move_t *move, const perf_options_t *options, kvl_cache_op_t
          perf_items_init(&move->back, &move->client,
                          options->batch < slots ? options->batch : slots, options->size,
                          options->segments)) ||
-        (op == KVL_CACHE_GET && put_all(move))) {
+        (op == KVL_CACHE_GET && perf_items_put(&move->items, &move->client))) {
         goto err_items;
     }
     perf_client_settle(&move->client);

@@ -137,11 +137,10 @@ static void mover_report(mover_t *mover)
 
 static int mover_items(mover_t *mover, const perf_options_t *options)
 {
-    size_t slots = perf_pool_slots(options, mover->client.node_bytes);
+    size_t slots = perf_client_slots(&mover->client);
 
     if (slots == 0) {
-        return perf_fail("the node's memory is too small for pages of %llu bytes",
-                         (unsigned long long)perf_item_bytes(options));
+        return -1;
     }
     if (perf_items_init(&mover->source, &mover->client, slots, options->size, options->segments) ||
         perf_items_init(&mover->target, &mover->client, slots, options->size, options->segments)) {

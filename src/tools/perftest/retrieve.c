@@ -99,33 +99,12 @@ static const perf_loop_ops_t fetch_ops = {
 
 /* ---- the whole ---- */
 
-static int put_pages(retrieve_t *retrieve)
-{
-    const unsigned batch = retrieve->client.options->batch;
-
-    for (size_t first = 0; first < retrieve->items.count; first += batch) {
-        size_t rest = retrieve->items.count - first, some = rest < batch ? rest : batch;
-
-        for (size_t i = first; i < first + some; i++) {
-            perf_pool_fill(&retrieve->items.pool, i, i);
-        }
-        if (perf_client_do(&retrieve->client, KVL_CACHE_PUT, &retrieve->items.items[first], some)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 static int retrieve_init(retrieve_t *retrieve, const perf_options_t *options)
 {
-    size_t slots = perf_pool_slots(options, retrieve->client.node_bytes);
+    size_t slots = perf_client_slots(&retrieve->client);
 
     if (slots == 0) {
-        return perf_fail(
-            "the node has %llu bytes; that is too little for pages of %llu bytes: give "
-            "it more memory (-m)",
-            (unsigned long long)retrieve->client.node_bytes,
-            (unsigned long long)perf_item_bytes(options));
+        return -1;
     }
     if (slots < retrieve->pages) {
         perf_note("%llu pages; %zu different ones are stored, and got again and again (a pool, and "
@@ -143,7 +122,7 @@ static int retrieve_init(retrieve_t *retrieve, const perf_options_t *options)
     for (uint64_t i = 0; i < retrieve->pages; i++) {
         retrieve->lookups[i] = retrieve->items.items[i % slots];
     }
-    return put_pages(retrieve);
+    return perf_items_put(&retrieve->items, &retrieve->client);
 }
 
 static int retrieve_run(retrieve_t *retrieve, perf_options_t *options, perf_result_t *result)

@@ -291,23 +291,35 @@ static unsigned count_entries(const char *folder)
     return count;
 }
 
-box_usage_t box_usage(pid_t pid)
+/* a line "NAME:  N kB" of /proc/PID/status; 0 if there is none */
+static uint64_t status_kib(pid_t pid, const char *name)
 {
-    box_usage_t usage = {.fds = 0};
-    unsigned long size, resident = 0;
-    char path[64];
+    size_t length     = strlen(name);
+    unsigned long kib = 0;
+    char path[64], line[256];
     FILE *file;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    usage.fds = count_entries(path);
-    snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     file = fopen(path, "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (strncmp(line, name, length) == 0 && line[length] == ':') {
+            kib = strtoul(line + length + 1, NULL, 10);
+        }
+    }
     if (file) {
-        CHECK_EQ(fscanf(file, "%lu %lu", &size, &resident), 2);
         fclose(file);
     }
-    usage.rss_bytes = resident * (uint64_t)sysconf(_SC_PAGESIZE);
-    return usage;
+    return kib;
+}
+
+box_usage_t box_usage(pid_t pid)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    return (box_usage_t){.fds       = count_entries(path),
+                         .rss_bytes = status_kib(pid, "VmRSS") << 10,
+                         .own_bytes = status_kib(pid, "RssAnon") << 10};
 }
 
 /* ---- a node ---- */

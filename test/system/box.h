@@ -44,6 +44,7 @@ void box_kill_all(void);
 typedef struct {
     unsigned fds;
     uint64_t rss_bytes;
+    uint64_t own_bytes; /* ... of it what it shares with nobody */
 } box_usage_t;
 
 box_usage_t box_usage(pid_t pid);

@@ -4,6 +4,8 @@
  *     system_client churn ADDR ID           puts and gets for ever, writes a mark to stdout before each
  *     system_client sg ADDR put|get ITEMS   ITEMS items of 61 segments of 4296 bytes, 32 a batch
  *     system_client once ADDR               one put and one get of each key, then ends
+ *     system_client soak ADDR ITEMS         puts, gets and removes ITEMS items of 1 byte to 8 MiB, knows what
+ *                                           each get must bring; says now and then how it is
  *
  * Exit codes: 0 all well, 1 a call failed, 2 usage, 3 wrong bytes. Uses the public calls alone. */
 #include "system/pattern.h"
@@ -250,6 +252,184 @@ static int sg(const char *address, bool put, uint32_t count)
     return wrong ? 3 : code ? code : status != KVL_OK;
 }
 
+/* ---- soak ---- */
+
+#define SOAK_KEYS     800
+#define SOAK_BATCH    8
+#define SOAK_LOG2_MAX 23
+#define SOAK_MAX      (1u << SOAK_LOG2_MAX)
+#define SOAK_REPORTS  20
+
+typedef struct {
+    uint32_t generation, length; /* length 0: never put, or removed */
+} soak_key_t;
+
+typedef struct {
+    uint32_t keys[SOAK_BATCH];
+    char names[SOAK_BATCH][16];
+    kvl_segment_t segments[SOAK_BATCH][9];
+    kvl_item_t items[SOAK_BATCH];
+    kvl_status_t statuses[SOAK_BATCH];
+} soak_batch_t;
+
+typedef struct {
+    client_t client;
+    soak_key_t keys[SOAK_KEYS];
+    soak_batch_t batch;
+    uint64_t random;
+    uint64_t items, puts, gets, removes, found, missing, bytes;
+} soak_t;
+
+static void soak_wrong(const soak_t *soak, uint32_t key, const char *what, size_t at)
+{
+    fprintf(stderr, "system_client soak: item %llu: key %u of %u bytes: %s (%zu)\n",
+            (unsigned long long)soak->items, (unsigned)key, (unsigned)soak->keys[key].length, what,
+            at);
+    exit(3);
+}
+
+/* as many of each order of magnitude */
+static uint32_t soak_length(uint64_t *random)
+{
+    uint32_t log2   = next(random) % (SOAK_LOG2_MAX + 1);
+    uint32_t length = (1u << log2) + next(random) % (1u << log2);
+
+    return length < SOAK_MAX ? length : SOAK_MAX;
+}
+
+/* cuts the value into up to nine segments; they lie apart by what the cut leaves of their own room */
+static void soak_item(soak_t *soak, uint32_t i)
+{
+    soak_batch_t *batch = &soak->batch;
+    uint32_t key        = batch->keys[i];
+    uint32_t length = soak->keys[key].length ? soak->keys[key].length : 1, at = 0, n = 0;
+    uint8_t *memory = soak->client.pool + (size_t)i * SOAK_MAX;
+
+    while (at < length) {
+        uint32_t piece = next(&soak->random) % (length / 4 + 1) + 1;
+
+        piece                   = n == 8 || piece > length - at ? length - at : piece;
+        batch->segments[i][n++] = (kvl_segment_t){.address = memory + at, .length = piece};
+        at += piece;
+    }
+    snprintf(batch->names[i], sizeof(batch->names[i]), "soak%u", (unsigned)key);
+    batch->items[i] = (kvl_item_t){batch->names[i], strlen(batch->names[i]), batch->segments[i], n};
+}
+
+static void soak_choose(soak_t *soak, bool put)
+{
+    uint32_t first = next(&soak->random) % SOAK_KEYS, i;
+
+    for (i = 0; i < SOAK_BATCH; i++) {
+        uint32_t key = soak->batch.keys[i] = (first + i * 37) % SOAK_KEYS;
+
+        if (put) {
+            soak->keys[key].generation++;
+            soak->keys[key].length = soak_length(&soak->random);
+        }
+        soak_item(soak, i);
+        if (put) {
+            pattern_fill(soak->client.pool + (size_t)i * SOAK_MAX, soak->keys[key].length, key,
+                         soak->keys[key].generation);
+        }
+    }
+}
+
+static void soak_put(soak_t *soak)
+{
+    uint32_t i;
+
+    soak_choose(soak, true);
+    run(&soak->client, KVL_CACHE_PUT, soak->batch.items, SOAK_BATCH, soak->batch.statuses);
+    for (i = 0; i < SOAK_BATCH; i++) {
+        if (soak->batch.statuses[i] != KVL_OK) {
+            soak_wrong(soak, soak->batch.keys[i], kvl_status_name(soak->batch.statuses[i]), 0);
+        }
+        soak->bytes += soak->keys[soak->batch.keys[i]].length;
+    }
+    soak->puts += SOAK_BATCH;
+}
+
+static void soak_get(soak_t *soak)
+{
+    uint32_t i;
+
+    soak_choose(soak, false);
+    run(&soak->client, KVL_CACHE_GET, soak->batch.items, SOAK_BATCH, soak->batch.statuses);
+    for (i = 0; i < SOAK_BATCH; i++) {
+        uint32_t key          = soak->batch.keys[i];
+        const uint8_t *memory = soak->client.pool + (size_t)i * SOAK_MAX;
+        kvl_status_t status   = soak->batch.statuses[i];
+        size_t length         = soak->keys[key].length, at;
+
+        if (status == KVL_ERR_NOT_FOUND) { /* evicted, removed or never put */
+            soak->missing++;
+            continue;
+        }
+        if (status != KVL_OK || !length) {
+            soak_wrong(soak, key, length ? kvl_status_name(status) : "removed, and found", 0);
+        }
+        at = pattern_differs(memory, length, key, soak->keys[key].generation);
+        if (at != length) {
+            soak_wrong(soak, key, "wrong from byte", at);
+        }
+        soak->found++;
+        soak->bytes += length;
+    }
+    soak->gets += SOAK_BATCH;
+}
+
+static void soak_remove(soak_t *soak)
+{
+    uint32_t i;
+
+    soak_choose(soak, false);
+    run(&soak->client, KVL_CACHE_REMOVE, soak->batch.items, SOAK_BATCH, soak->batch.statuses);
+    for (i = 0; i < SOAK_BATCH; i++) {
+        kvl_status_t status = soak->batch.statuses[i];
+
+        if (status != KVL_OK && status != KVL_ERR_NOT_FOUND) {
+            soak_wrong(soak, soak->batch.keys[i], kvl_status_name(status), 0);
+        }
+        soak->keys[soak->batch.keys[i]].length = 0;
+    }
+    soak->removes += SOAK_BATCH;
+}
+
+static int soak(const char *address, uint64_t count)
+{
+    static soak_t soak;
+    uint64_t report = count / SOAK_REPORTS;
+    int code        = client_open(&soak.client, address, (size_t)SOAK_BATCH * SOAK_MAX);
+
+    soak.random = 5;
+    memset(soak.client.pool, 1, (size_t)SOAK_BATCH * SOAK_MAX); /* all of it is there */
+    while (code == 0 && soak.items < count) {
+        uint32_t dice = next(&soak.random) % 100;
+
+        if (dice < 45) {
+            soak_put(&soak);
+        } else if (dice < 95) {
+            soak_get(&soak);
+        } else {
+            soak_remove(&soak);
+        }
+        soak.items += SOAK_BATCH;
+        if (soak.items >= report) {
+            report += count / SOAK_REPORTS;
+            printf("%llu items, %llu put, %llu got, %llu not there, %llu removed, %llu MB\n",
+                   (unsigned long long)soak.items, (unsigned long long)soak.puts,
+                   (unsigned long long)soak.found, (unsigned long long)soak.missing,
+                   (unsigned long long)soak.removes, (unsigned long long)soak.bytes / 1000000);
+            fflush(stdout);
+        }
+    }
+    if (code == 0) {
+        client_close(&soak.client);
+    }
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "churn") == 0) {
@@ -261,6 +441,10 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "once") == 0) {
         return once(argv[2]);
     }
-    fprintf(stderr, "usage: system_client churn ADDR ID | sg ADDR put|get ITEMS | once ADDR\n");
+    if (argc == 4 && strcmp(argv[1], "soak") == 0) {
+        return soak(argv[2], strtoull(argv[3], NULL, 10));
+    }
+    fprintf(stderr, "usage: system_client churn ADDR ID | sg ADDR put|get ITEMS | once ADDR | soak "
+                    "ADDR ITEMS\n");
     return 2;
 }

@@ -337,18 +337,27 @@ void box_node_set(box_node_t *node, const char *rails, const char *memory,
     }
 }
 
-void box_node_start(box_node_t *node)
+bool box_node_try(box_node_t *node)
 {
-    const char *argv[] = {
-        shim_built("kvlaned"), "-l", node->address[0] ? node->address : "127.0.0.1:0", "-m",
-        node->memory,          NULL};
-    char line[128] = "";
+    const char *listen = node->address[0] ? node->address : "127.0.0.1:0";
+    const char *argv[] = {shim_built("kvlaned"), "-l", listen, "-m", node->memory, NULL};
+    char line[128]     = "";
 
     box_spawn(&node->child, argv, node->settings);
-    CHECK_MSG(box_line(&node->child, line, sizeof(line), START_MS), "kvlaned is not ready: \"%s\"",
-              line);
+    if (!box_line(&node->child, line, sizeof(line), START_MS)) {
+        return false;
+    }
     REQUIRE(strncmp(line, "ready ", 6) == 0 && strlen(line + 6) < sizeof(node->address));
     snprintf(node->address, sizeof(node->address), "%s", line + 6);
+    return true;
+}
+
+void box_node_start(box_node_t *node)
+{
+    bool ready = box_node_try(node);
+
+    CHECK_MSG(ready, "kvlaned does not get ready; see system_children.log");
+    REQUIRE(ready);
 }
 
 void box_node_end(box_node_t *node)
@@ -366,8 +375,8 @@ void box_node_end(box_node_t *node)
 
 /* ---- a client in the test program ---- */
 
-void box_client_open(box_client_t *client, const char *address, size_t pool_bytes,
-                     const box_setting_t *settings)
+void box_client_start(box_client_t *client, const char *address, size_t pool_bytes,
+                      const box_setting_t *settings)
 {
     kvl_engine_params_t params = {.address = address};
     kvl_config_t *config       = NULL;
@@ -387,6 +396,12 @@ void box_client_open(box_client_t *client, const char *address, size_t pool_byte
     REQUIRE(kvl_region_alloc(client->engine, pool_bytes, &client->region) == KVL_OK);
     client->pool = kvl_region_address(client->region);
     REQUIRE(kvl_cache_create(client->engine, address, &client->cache) == KVL_OK);
+}
+
+void box_client_open(box_client_t *client, const char *address, size_t pool_bytes,
+                     const box_setting_t *settings)
+{
+    box_client_start(client, address, pool_bytes, settings);
     CHECK_MSG(kvl_cache_connect(client->cache, START_MS) == KVL_OK, "connect: %s",
               kvl_error_text());
 }

@@ -61,6 +61,7 @@ typedef struct {
 void box_node_set(box_node_t *node, const char *rails, const char *memory,
                   const box_setting_t *more);
 void box_node_start(box_node_t *node);
+bool box_node_try(box_node_t *node); /* false if it did not come up: it has ended or does so */
 void box_node_end(box_node_t *node); /* SIGTERM; it must end with 0 */
 
 /* ---- a client in the test program ---- */
@@ -72,6 +73,9 @@ typedef struct {
     size_t pool_bytes;
 } box_client_t;
 
+/* start: does not wait for the connection. */
+void box_client_start(box_client_t *client, const char *address, size_t pool_bytes,
+                      const box_setting_t *settings);
 void box_client_open(box_client_t *client, const char *address, size_t pool_bytes,
                      const box_setting_t *settings);
 void box_client_close(box_client_t *client);

@@ -7,20 +7,25 @@
  *     system_client soak ADDR ITEMS         puts, gets and removes ITEMS items of 1 byte to 8 MiB, knows what
  *                                           each get must bring; says now and then how it is
  *
+ *     system_client target                  shows 1 MiB to other engines: prints "ready ADDR:PORT BLOB",
+ *                                           stays until it is killed
+ *
  * Exit codes: 0 all well, 1 a call failed, 2 usage, 3 wrong bytes. Uses the public calls alone. */
 #include "system/pattern.h"
 
 #include <kvlane/cache.h>
+#include <kvlane/transport.h>
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define BATCH     12
-#define ITEM_MAX  (2752512)
-#define SG_BATCH  32
-#define SG_EACH   4296
-#define SG_LENGTH (SG_EACH * PATTERN_SEGMENTS)
+#define BATCH        12
+#define ITEM_MAX     (2752512)
+#define SG_BATCH     32
+#define SG_EACH      4296
+#define TARGET_BYTES (1u << 20)
+#define SG_LENGTH    (SG_EACH * PATTERN_SEGMENTS)
 
 typedef struct {
     kvl_engine_t *engine;
@@ -430,6 +435,35 @@ static int soak(const char *address, uint64_t count)
     return code;
 }
 
+/* ---- target ---- */
+
+static int target(void)
+{
+    kvl_engine_params_t params = {.address = "127.0.0.1:0"};
+    client_t client            = {.engine = NULL};
+    kvl_listener_t *listener;
+    char address[128];
+    uint8_t blob[2048];
+    size_t length = sizeof(blob), i;
+
+    if (kvl_engine_create(&params, &client.engine) != KVL_OK ||
+        kvl_region_alloc(client.engine, TARGET_BYTES, &client.region) != KVL_OK ||
+        kvl_listen(client.engine, "127.0.0.1:0", NULL, NULL, &listener) != KVL_OK ||
+        kvl_listener_address(listener, address, sizeof(address)) != KVL_OK ||
+        kvl_region_export(client.region, blob, &length) != KVL_OK) {
+        return failed("target");
+    }
+    printf("ready %s ", address);
+    for (i = 0; i < length; i++) {
+        printf("%02x", blob[i]);
+    }
+    printf("\n");
+    fflush(stdout);
+    for (;;) {
+        pause();
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "churn") == 0) {
@@ -443,6 +477,9 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "soak") == 0) {
         return soak(argv[2], strtoull(argv[3], NULL, 10));
+    }
+    if (argc == 2 && strcmp(argv[1], "target") == 0) {
+        return target();
     }
     fprintf(stderr, "usage: system_client churn ADDR ID | sg ADDR put|get ITEMS | once ADDR | soak "
                     "ADDR ITEMS\n");

@@ -8,18 +8,25 @@
 
 /* How a session ends, so that its slots can be used again without a late byte (promise 5):
  *
- *   LEAVING   force-close all its endpoints (only here, never in a callback)
+ *   LEAVING   no more work for it; a peer that went away: PEER_PAUSE first, see below; then force-close
+ *             all its endpoints (only here, never in a callback)
  *   CLOSING   wait for the close requests and for every op of the endpoints
  *   FLUSHING  flush the data and sg workers: completion of a forced close alone does not stop writes,
  *             a worker flush after it does; wait for receives under way
  *   closed()  quiet, or LIMBO: over shared memory a live client keeps a mapping that we can't revoke;
  *             quiet once its process is dead, or it told (BYE, or a retired session in a later HELLO)
  *
+ * When a peer dies, the ends of all its connections come at once through UCX's own thread. An event for
+ * an endpoint that is closed in that moment stays behind for the next owner of its file number, and if
+ * that is another worker's, UCX before 1.18 aborts. So the endpoints stay until the burst is over.
+ *
  * A flush covers a whole worker, so another client that hangs can hold it up, and some versions of UCX
  * never end it: after FLUSH_TIMEOUT the session goes to LIMBO and its slots wait. */
 
 #define FLUSH_TIMEOUT (5 * KVL_SECOND)
 #define LOOK_PAUSE    (100 * KVL_MS)
+#define PEER_PAUSE    (20 * KVL_MS)
+#define PEER_PAUSES   50
 
 static void guest_closed(kvl_req_t *req, kvl_status_t status)
 {
@@ -51,7 +58,30 @@ static void guest_free(kvl_guest_t *guest)
     kvl_free(guest);
 }
 
+/* the engine turns: what waited is looked at */
+static void pause_over(kvl_timer_t *timer)
+{
+    (void)timer;
+}
+
+/* sets the end of the pause; false, and no pause, without memory */
+static bool pause_begin(kvl_server_t *server, kvl_timer_t *timer)
+{
+    return kvl_timer_set(kvl_engine_timers(server->engine), timer,
+                         kvl_time_add(kvl_now_ns(), PEER_PAUSE), pause_over) == KVL_OK;
+}
+
 /* ---- unbound guests ---- */
+
+/* its peer went away: true until the pause is over */
+static bool guest_pauses(kvl_guest_t *guest)
+{
+    if (guest->endpoint.failed && !guest->paused) {
+        guest->paused = true;
+        return pause_begin(guest->server, &guest->timer);
+    }
+    return guest->paused && kvl_timer_armed(&guest->timer);
+}
 
 static unsigned guests_step(kvl_server_t *server)
 {
@@ -62,6 +92,9 @@ static unsigned guests_step(kvl_server_t *server)
         kvl_guest_t *guest = kvl_container(node, kvl_guest_t, link);
 
         next = node->next;
+        if (!guest->closing && guest_pauses(guest)) {
+            continue;
+        }
         if (!guest->closing) {
             guest_close(guest);
             n++;
@@ -121,17 +154,58 @@ static void session_flush(kvl_session_t *session)
     }
 }
 
-static void session_leave(kvl_session_t *session)
+/* of its endpoints, how many heard that the peer went away */
+static unsigned session_failed(const kvl_session_t *session)
+{
+    const kvl_list_t *node;
+    unsigned n = 0;
+
+    for (node = session->guests.next; node != &session->guests; node = node->next) {
+        n += kvl_container(node, kvl_guest_t, link)->endpoint.failed;
+    }
+    return n;
+}
+
+/* true until all its endpoints heard that the peer went away, and a while longer */
+static bool session_pauses(kvl_session_t *session)
+{
+    unsigned failed = session_failed(session);
+
+    if (kvl_timer_armed(&session->pause)) {
+        return true;
+    }
+    if (!failed || session->pauses == PEER_PAUSES ||
+        (session->pauses && failed == session->guest_count)) {
+        return false;
+    }
+    session->pauses++;
+    return pause_begin(session->server, &session->pause);
+}
+
+static void session_stop(kvl_session_t *session)
 {
     kvl_server_t *server = session->server;
-    kvl_list_t *node;
 
+    session->stopped = true;
     kvl_info("server: session %016" PRIx64 ": %s leaves: %s", session->id, session->name, session->why);
     server->ops->closing(server->arg, session);
+}
+
+static unsigned session_leave(kvl_session_t *session)
+{
+    kvl_list_t *node;
+
+    if (!session->stopped) {
+        session_stop(session);
+    }
+    if (session_pauses(session)) {
+        return 0;
+    }
     session->state = KVL_SESSION_CLOSING;
     for (node = session->guests.next; node != &session->guests; node = node->next) {
         guest_close(kvl_container(node, kvl_guest_t, link));
     }
+    return 1;
 }
 
 static bool session_is_closed(kvl_session_t *session)
@@ -176,6 +250,7 @@ void kvl_session_free(kvl_session_t *session)
             session->flush_reqs[i / 2][i % 2]->session = NULL;
         }
     }
+    kvl_timer_cancel(kvl_engine_timers(session->server->engine), &session->pause);
     kvl_list_remove(&session->link);
     kvl_free(session);
 }
@@ -205,8 +280,7 @@ static unsigned session_step(kvl_session_t *session)
 {
     switch (session->state) {
     case KVL_SESSION_LEAVING:
-        session_leave(session);
-        return 1;
+        return session_leave(session);
     case KVL_SESSION_CLOSING:
         if (session_is_closed(session)) {
             session_drop_guests(session);

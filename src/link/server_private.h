@@ -18,7 +18,8 @@ typedef struct {
     kvl_timer_t timer;      /* unbound: the handshake's end */
     kvl_req_t close_req;
     bool closing, closed;
-    bool unwanted;          /* to be closed by the poller */
+    bool unwanted;          /* to be closed by the poller ... */
+    bool paused;            /* ... after a pause, for which the timer is used again */
     kvl_list_t replies;     /* GET replies that wait for credit */
     unsigned reply_count;
 } kvl_guest_t;
@@ -67,6 +68,9 @@ struct kvl_session {
     uint64_t bound_sg; /* bit: index of a bound sg endpoint */
     bool bound_data;
     bool shared_memory, bye;
+    bool stopped;      /* LEAVING: the owner knows */
+    kvl_timer_t pause; /* LEAVING: armed while its endpoints stay ... */
+    unsigned pauses;   /* ... for the how-manieth time */
     unsigned sends;    /* messages under way */
     unsigned ops;      /* message-mode ops under way */
     kvl_session_flush_t *flush_reqs[KVL_RAILS_MAX][2]; /* under way */

@@ -123,7 +123,8 @@ static bool commit_add(kvl_wbuf_t *w, kvl_flight_t *flight)
     char transport[64];
 
     kvl_link_info(flight->job->cache->link, transport, &put_mode, &get_mode);
-    if (put_mode == KVL_MODE_IS_MESSAGE) { /* may still be on their way: the node waits for them */
+    if (put_mode == KVL_MODE_IS_MESSAGE || flight->move.remote->by_message) {
+        /* may still be on their way: the node waits for them */
         item.ops = flight->move.ops_total;
     }
     return kvl_put_commit(w, &item);

@@ -265,6 +265,9 @@ static bool lane_post(kvl_mover_t *mover, kvl_lane_kind_t lane, pump_budget_t *b
         kvl_sched_begin(&mover->sched, move);
     }
     mode = move->dir == KVL_MOVE_PUT ? mover->params.put_mode : mover->params.get_mode;
+    if (move->remote->by_message) {
+        mode = KVL_MODE_IS_MESSAGE;
+    }
     kvl_cut_next(move, mode, mover->params.chunk_bytes, &cut);
     kvl_sched_had_turn(&mover->sched, move);
     if (!op_post(kvl_op_get(mover, endpoint, move), mode, &cut)) {

@@ -36,6 +36,7 @@ typedef struct {
     unsigned slot;     /* index into kvl_endpoint.rkeys */
     uint64_t base[16]; /* remote address of its first byte, by rail */
     uint64_t length;
+    bool by_message; /* whatever the modes: UCX would emulate RMA for it */
 } kvl_remote_region_t;
 
 /* Fairness unit: a batch on this link. kvl_flow_init() before use; it must outlive its moves. */

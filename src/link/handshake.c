@@ -103,9 +103,34 @@ void kvl_link_drop_regions(kvl_link_t *link)
     link->region_count = 0;
 }
 
+/* Memory that UCX did not allocate is not shared, also where the transport is shared memory: RMA for it
+ * would be emulated by hidden messages, and a peer that dies in the middle of those takes this process
+ * along. Our own messages do not. */
+static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoint,
+                                 kvl_link_region_t *region)
+{
+    kvl_remote_region_t *remote = &region->region;
+    void *address;
+
+    if (!link->info.shared_memory ||
+        kvl_rkey_pointer(endpoint->rkeys[remote->slot], remote->base[endpoint->rail], &address) ==
+            KVL_OK) {
+        return KVL_OK;
+    }
+    remote->by_message = true;
+    if (kvl_engine_settings(link->engine)->mode == KVL_MODE_ONESIDED) {
+        return kvl_error(KVL_ERR_UNSUPPORTED,
+                         "KVLANE_MODE=onesided, but region %u of %s is not in memory that UCX shares; "
+                         "use kvl_region_alloc() there, or KVLANE_MODE=auto",
+                         (unsigned)remote->id, link->address);
+    }
+    return KVL_OK;
+}
+
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
 {
     unsigned slot = region->region.slot;
+    kvl_status_t status;
 
     if (slot >= endpoint->rkey_count) {
         kvl_rkey_t **grown = kvl_realloc(endpoint->rkeys, (slot + 1) * sizeof(*grown));
@@ -120,7 +145,8 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
     if (!region->rkey_length) { /* a peer that is reached by messages only */
         return KVL_OK;
     }
-    return kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
+    status = kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
+    return status == KVL_OK ? region_judge(link, endpoint, region) : status;
 }
 
 const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id)
@@ -367,10 +393,22 @@ void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const k
     link->ready_count++;
 }
 
+/* Each endpoint is asked: it learns by that how it moves bytes best. One speaks for all of them. */
+static kvl_status_t infos_ask(kvl_link_t *link)
+{
+    kvl_status_t status = KVL_OK;
+    unsigned i;
+
+    for (i = link->line_count - 1; status == KVL_OK && i > 0; i--) {
+        status = kvl_ep_info(link->lines[i].endpoint.ep, &link->info);
+    }
+    return status;
+}
+
 static kvl_status_t modes_choose(kvl_link_t *link)
 {
     kvl_mode_policy_t policy = kvl_engine_settings(link->engine)->mode;
-    kvl_status_t status      = kvl_ep_info(link->lines[1].endpoint.ep, &link->info);
+    kvl_status_t status      = infos_ask(link);
     bool keys                = link->region_count == 0 || link->regions[0].rkey_length > 0;
 
     if (status != KVL_OK) {

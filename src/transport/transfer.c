@@ -127,9 +127,11 @@ static bool transfer_needs_fin(const transfer_t *transfer, uint32_t *ops_p)
 
     *ops_p = 0;
     kvl_link_info(transfer->peer->link, transport, &put, &get);
-    if (transfer->op == KVL_TRANSFER_PUT && put == KVL_MODE_IS_MESSAGE) {
-        for (i = 0; i < transfer->run_count; i++) {
-            *ops_p += transfer->runs[i].move.ops_total;
+    for (i = 0; transfer->op == KVL_TRANSFER_PUT && i < transfer->run_count; i++) {
+        const kvl_move_t *move = &transfer->runs[i].move;
+
+        if (put == KVL_MODE_IS_MESSAGE || move->remote->by_message) {
+            *ops_p += move->ops_total;
         }
     }
     return *ops_p || transfer->has_notification;

@@ -60,6 +60,7 @@ struct kvl_ep {
     void *arg;
     bool told;                /* failed() ran */
     bool multi_send;          /* puts carry MULTI_SEND */
+    bool maps;                /* gets read the peer's shared memory through its mapping */
     unsigned pending;         /* requests that are not done */
     int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */
     kvl_req_t *close_req;     /* while EP_DRAINING and EP_FLUSHING */

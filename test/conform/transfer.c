@@ -21,6 +21,8 @@ static kvl_listener_t *listener;
 static kvl_peer_t *peer;
 static kvl_remote_t *remote;
 static uint8_t *pool;
+static bool of_its_own; /* the target's memory is not from kvl_region_alloc() */
+static uint8_t *its_own;
 
 typedef struct {
     size_t length;
@@ -64,7 +66,12 @@ static void ends_open(const char *rails, const char *mode)
     watch_length = 0;
     REQUIRE(kvl_engine_create(&engine, &target) == KVL_OK);
     REQUIRE(kvl_engine_create(&engine, &initiator) == KVL_OK);
-    REQUIRE(kvl_region_alloc(target, BYTES, &there) == KVL_OK);
+    if (of_its_own) {
+        its_own = calloc(1, BYTES);
+        REQUIRE(its_own && kvl_region_register(target, its_own, BYTES, &there) == KVL_OK);
+    } else {
+        REQUIRE(kvl_region_alloc(target, BYTES, &there) == KVL_OK);
+    }
     pool = malloc(BYTES);
     REQUIRE(pool && kvl_region_register(initiator, pool, BYTES, &here) == KVL_OK);
     REQUIRE(kvl_listen(target, "127.0.0.1:0", on_note, NULL, &listener) == KVL_OK);
@@ -85,6 +92,8 @@ static void ends_close(void)
     kvl_engine_destroy(initiator);
     kvl_engine_destroy(target);
     free(pool);
+    free(its_own);
+    its_own = NULL;
 }
 
 static kvl_status_t transfer(const kvl_transfer_t *in)
@@ -222,6 +231,14 @@ BOTH(transfer_check, names_what_is_wrong)
     CHECK_EQ(kvl_region_release(here), KVL_OK);
     REQUIRE(kvl_region_register(initiator, pool, BYTES, &here) == KVL_OK);
     ends_close();
+}
+
+/* UCX shares only what it allocated: over shared memory other regions are reached by messages */
+BOTH(transfer_memory, of_the_targets_own_is_reached_too)
+{
+    of_its_own = true;
+    mirrored_both_ways(rails, "auto");
+    of_its_own = false;
 }
 
 /* message mode: the target looks at what it exported, whatever the initiator believes */

@@ -248,7 +248,7 @@ TEST(ucx_move, tells_the_transport_and_what_it_can_do)
     CHECK_STR_EQ(info.transport, "posix");
     CHECK(info.put_onesided && info.shared_memory && info.iov_is_fast);
     CHECK(strstr(info.detail, "posix/memory") != NULL);
-    CHECK_EQ(info.get_onesided, strncmp(kvl_ucx_version(), "1.13", 4) == 0);
+    CHECK(info.get_onesided);
     pair_close(&pair);
 
     REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);

@@ -149,6 +149,10 @@ kvl_status_t kvl_am_recv(const kvl_am_t *am, kvl_worker_t *worker, const kvl_iov
 
     assert(arrival->descriptor && !arrival->begun);
     kvl_req_begin(req, am->ep);
+    req->receives = am->ep != NULL;
+    if (am->ep) {
+        am->ep->receiving++;
+    }
     if (kvl_ucp_fails()) { /* not begun: the sender is refused */
         return kvl_req_posted(req, UCS_STATUS_PTR(UCS_ERR_IO_ERROR), REQ_DATA);
     }

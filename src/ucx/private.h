@@ -43,6 +43,7 @@ struct kvl_worker {
     bool proto_v2;              /* constant: ... and chooses protocols the new way */
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
     unsigned eps;                              /* engine thread only: live wrappers */
+    kvl_list_t flushes;                        /* engine thread only: kvl_req_t, of the worker, not done */
     kvl_list_t closing;                        /* eps whose graceful close can go on */
     kvl_list_t retired;                        /* listeners that accept nothing any more */
     kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
@@ -62,6 +63,7 @@ struct kvl_ep {
     bool multi_send;          /* puts carry MULTI_SEND */
     bool maps;                /* gets read the peer's shared memory through its mapping */
     unsigned pending;         /* requests that are not done */
+    unsigned receiving;       /* ... of them, those that wait for the peer's bytes */
     int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */
     kvl_req_t *close_req;     /* while EP_DRAINING and EP_FLUSHING */
     kvl_list_t bucket;        /* worker->buckets */
@@ -99,6 +101,8 @@ struct kvl_conn {
 
 /* listen.c: with the worker, see there */
 void kvl_ucx_listeners_free(kvl_worker_t *worker);
+/* quiet.c: before it is destroyed */
+void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener);
 
 /* ---- status.c ---- */
 kvl_status_t kvl_status_of(ucs_status_t status);

@@ -28,6 +28,8 @@ void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class
 void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep)
 {
     req->ep       = ep;
+    kvl_list_init(&req->flushing);
+    req->receives = false;
     req->received = 0;
     req->posting  = true;
     req->timer    = (kvl_timer_t){0};
@@ -40,8 +42,10 @@ static void req_end(kvl_req_t *req)
 {
     if (req->ep) {
         req->ep->pending--;
+        req->ep->receiving -= req->receives;
         kvl_ep_settle(req->ep);
     }
+    kvl_list_remove(&req->flushing);
 }
 
 static void req_delayed(kvl_timer_t *timer)

@@ -86,6 +86,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
     kvl_list_init(&worker->retired);
+    kvl_list_init(&worker->flushes);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);
     }
@@ -110,12 +111,19 @@ err_free:
 
 void kvl_worker_destroy(kvl_worker_t *worker)
 {
+    kvl_list_t *node;
+
     if (!worker) {
         return;
     }
     assert(worker->eps == 0);
     kvl_ucx_listeners_free(worker);
     ucp_worker_destroy(worker->ucp);
+    while ((node = kvl_list_pop_front(&worker->flushes)) != NULL) {
+        kvl_req_t *req = kvl_container(node, kvl_req_t, flushing);
+
+        req->done(req, KVL_ERR_CANCELED);
+    }
     worker->context->workers--;
     kvl_free(worker);
 }
@@ -147,6 +155,27 @@ void kvl_worker_wake(kvl_worker_t *worker)
     }
 }
 
+unsigned kvl_worker_endpoints(const kvl_worker_t *worker)
+{
+    return worker->eps;
+}
+
+unsigned kvl_worker_sends(const kvl_worker_t *worker)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < KVL_EP_BUCKETS; i++) {
+        const kvl_list_t *node;
+
+        for (node = worker->buckets[i].next; node != &worker->buckets[i]; node = node->next) {
+            const kvl_ep_t *ep = kvl_container(node, kvl_ep_t, bucket);
+
+            n += ep->pending - ep->receiving;
+        }
+    }
+    return n;
+}
+
 kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
 {
     ucp_request_param_t param;
@@ -154,6 +183,7 @@ kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
 
     kvl_req_param(&param, req, REQ_CTRL);
     kvl_req_begin(req, NULL);
+    kvl_list_push_back(&worker->flushes, &req->flushing);
     result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                              : ucp_worker_flush_nbx(worker->ucp, &param);
     return kvl_req_posted(req, result, REQ_CTRL);

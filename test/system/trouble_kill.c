@@ -164,3 +164,8 @@ TEST(trouble_kill, of_clients_over_shared_memory_leaves_a_whole_node)
 {
     kills("shm", "auto", box_number("KVLANE_TEST_KILLS", KILLS));
 }
+
+TEST(trouble_kill, of_clients_in_messages_over_shared_memory_leaves_a_whole_node)
+{
+    kills("shm", "message", box_number("KVLANE_TEST_KILLS", KILLS));
+}

@@ -9,13 +9,15 @@
  *
  *   renewing   links and servers see kvl_engine_is_renewing() in their pollers: they close every endpoint
  *              and open none
- *   renewed    once no endpoint is left on the stuck workers, each is replaced, which also ends its flushes;
- *              a listener goes with its worker and comes back at the same address; peers connect again by
- *              themselves
+ *   renewed    once no endpoint is left on the stuck workers, or all are closed and RENEW_GRACE is over, each
+ *              is replaced. That ends whatever UCX did not: it drops nothing that was meant for a dead
+ *              peer's full queue in shared memory. A listener goes with its worker and comes back at the
+ *              same address; peers connect again by themselves
  *   lost       that did not come to an end in RENEW_TIMEOUT: only a new process helps, see
  *              kvl_engine_is_lost() */
 
 #define RENEW_TIMEOUT (15 * KVL_SECOND)
+#define RENEW_GRACE   (100 * KVL_MS)
 #define RENEW_AGAIN   (50 * KVL_MS) /* between two tries without memory, files, or the port */
 
 void kvl_engine_renew(kvl_engine_t *engine)
@@ -37,6 +39,13 @@ bool kvl_engine_is_lost(kvl_engine_t *engine)
     return atomic_load(&engine->lost);
 }
 
+static bool worker_is_unused(const kvl_engine_t *engine, const kvl_worker_t *worker)
+{
+    return !kvl_worker_endpoints(worker) ||
+           (!kvl_worker_open_endpoints(worker) &&
+            engine->now_ns > kvl_time_add(engine->renew_began_ns, RENEW_GRACE));
+}
+
 static bool is_unused(const kvl_engine_t *engine)
 {
     unsigned rail, lane;
@@ -44,7 +53,7 @@ static bool is_unused(const kvl_engine_t *engine)
     for (rail = 0; rail < engine->rail_count; rail++) {
         for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
             if (engine->rails[rail].watch[lane].stuck &&
-                kvl_worker_endpoints(engine->rails[rail].workers[lane])) {
+                !worker_is_unused(engine, engine->rails[rail].workers[lane])) {
                 return false;
             }
         }

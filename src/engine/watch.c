@@ -7,8 +7,9 @@
  * its place in it and filling it leaves a hole, and UCX reads nothing behind a hole: the worker says
  * that there is work (arming is refused), and progress does none. Nobody gets through on that lane until
  * the sender goes on, which a dead one never does. So each lane is looked at now and then: one that says
- * for a whole second that there is work, does none, and neither sends nor hears anything is stuck,
- * and gets a new worker (renew.c). */
+ * for a whole second that there is work, does none, and neither sends nor hears anything is stuck, and gets
+ * a new worker (renew.c). The same is seen when a peer died whose queue was full: UCX tries for ever to end
+ * what was meant for it, also when its endpoint is closed. */
 
 #define WATCH_PAUSE  KVL_SECOND     /* nothing is suspected */
 #define WATCH_AGAIN  (100 * KVL_MS) /* something is */
@@ -43,8 +44,8 @@ static bool worker_look(kvl_engine_t *engine, kvl_rail_t *rail, unsigned lane)
         return false;
     }
     if (++watch->rounds > WATCH_ROUNDS) {
-        kvl_warn("engine: lane %s: its queue in shared memory is stuck: a peer was killed or stopped while "
-                 "it wrote into it; the lane starts anew",
+        kvl_warn("engine: lane %s: stuck: a peer was killed or stopped in the middle of messages over "
+                 "shared memory; the lane starts anew",
                  kvl_lane_name((kvl_lane_kind_t)lane));
         watch->stuck = true;
         kvl_engine_renew(engine);

@@ -35,8 +35,8 @@ struct kvl_req {
     size_t received; /* kvl_am_recv(): bytes received */
     /* private to src/ucx */
     kvl_timer_t timer; /* fault ep.complete:delay */
-    kvl_ep_t *ep;         /* NULL: a flush of a worker */
-    kvl_list_t flushing;  /* ... in its worker */
+    kvl_ep_t *ep;         /* NULL: of a worker */
+    kvl_list_t link;      /* in its worker, until it is done */
     bool receives;         /* waits for the peer's bytes */
     bool posting;         /* inside of the call into UCP */
     kvl_status_t delayed; /* status that waits for the timer or for the call to return */
@@ -99,7 +99,10 @@ typedef struct {
 
 kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t *params,
                                kvl_worker_t **worker_p);
-/* After its endpoints are destroyed. A flush that is not done ends with KVL_ERR_CANCELED: nothing moves any more. */
+/* After its endpoints are closed. Where UCX may still try to end what was meant for a dead peer's full queue
+ * in shared memory, its worker is left behind and never touched again: UCX aborts when it is destroyed.
+ * Requests that are not done end here, with KVL_ERR_CANCELED: without progress nothing of them moves. Their
+ * endpoints are destroyed afterwards. */
 void kvl_worker_destroy(kvl_worker_t *worker);
 unsigned kvl_worker_progress(kvl_worker_t *worker);
 /* KVL_OK: armed, sleep on the fd. KVL_ERR_BUSY: progress again first. */
@@ -107,9 +110,10 @@ kvl_status_t kvl_worker_arm(kvl_worker_t *worker);
 int kvl_worker_fd(const kvl_worker_t *worker);
 /* Makes a sleeping poll of the worker's fd return. Thread: any. */
 void kvl_worker_wake(kvl_worker_t *worker);
-/* Endpoints that are not destroyed. */
+/* Endpoints that are not closed; ... that are not destroyed. */
+unsigned kvl_worker_open_endpoints(const kvl_worker_t *worker);
 unsigned kvl_worker_endpoints(const kvl_worker_t *worker);
-/* What its endpoints send and is not done. */
+/* What its open endpoints send and is not done. */
 unsigned kvl_worker_sends(const kvl_worker_t *worker);
 /* Everything this worker still had under way towards closed endpoints is over when done fires. */
 kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req);

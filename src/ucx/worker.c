@@ -86,7 +86,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
     kvl_list_init(&worker->retired);
-    kvl_list_init(&worker->flushes);
+    kvl_list_init(&worker->reqs);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);
     }
@@ -111,21 +111,24 @@ err_free:
 
 void kvl_worker_destroy(kvl_worker_t *worker)
 {
-    kvl_list_t *node;
-
     if (!worker) {
         return;
     }
-    assert(worker->eps == 0);
+    assert(kvl_worker_open_endpoints(worker) == 0);
     kvl_ucx_listeners_free(worker);
-    ucp_worker_destroy(worker->ucp);
-    while ((node = kvl_list_pop_front(&worker->flushes)) != NULL) {
-        kvl_req_t *req = kvl_container(node, kvl_req_t, flushing);
-
-        req->done(req, KVL_ERR_CANCELED);
+    if (!worker->tainted && !worker->eps) {
+        ucp_worker_destroy(worker->ucp);
+    } else {
+        worker->context->haunted = true;
     }
     worker->context->workers--;
-    kvl_free(worker);
+    while (!kvl_list_empty(&worker->reqs)) {
+        kvl_req_abandon(kvl_container(worker->reqs.next, kvl_req_t, link));
+    }
+    worker->ended = true;
+    if (!worker->eps) {
+        kvl_free(worker);
+    }
 }
 
 unsigned kvl_worker_progress(kvl_worker_t *worker)
@@ -137,8 +140,11 @@ unsigned kvl_worker_progress(kvl_worker_t *worker)
 
 kvl_status_t kvl_worker_arm(kvl_worker_t *worker)
 {
-    return kvl_list_empty(&worker->closing) ? kvl_status_of(ucp_worker_arm(worker->ucp))
-                                            : KVL_ERR_BUSY;
+    if (!kvl_list_empty(&worker->closing) || ucp_worker_arm(worker->ucp) != UCS_OK) {
+        return KVL_ERR_BUSY;
+    }
+    worker->tainted = false; /* nothing is left to send */
+    return KVL_OK;
 }
 
 int kvl_worker_fd(const kvl_worker_t *worker)
@@ -160,20 +166,38 @@ unsigned kvl_worker_endpoints(const kvl_worker_t *worker)
     return worker->eps;
 }
 
-unsigned kvl_worker_sends(const kvl_worker_t *worker)
+/* of its open endpoints: how many there are, and what they send */
+static unsigned worker_count(const kvl_worker_t *worker, unsigned *sends_p)
 {
-    unsigned i, n = 0;
+    unsigned i, count = 0;
 
+    *sends_p = 0;
     for (i = 0; i < KVL_EP_BUCKETS; i++) {
         const kvl_list_t *node;
 
         for (node = worker->buckets[i].next; node != &worker->buckets[i]; node = node->next) {
             const kvl_ep_t *ep = kvl_container(node, kvl_ep_t, bucket);
 
-            n += ep->pending - ep->receiving;
+            count++;
+            *sends_p += ep->pending - ep->receiving;
         }
     }
-    return n;
+    return count;
+}
+
+unsigned kvl_worker_open_endpoints(const kvl_worker_t *worker)
+{
+    unsigned sends;
+
+    return worker_count(worker, &sends);
+}
+
+unsigned kvl_worker_sends(const kvl_worker_t *worker)
+{
+    unsigned sends;
+
+    (void)worker_count(worker, &sends);
+    return sends;
 }
 
 kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
@@ -182,8 +206,7 @@ kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
     ucs_status_ptr_t result;
 
     kvl_req_param(&param, req, REQ_CTRL);
-    kvl_req_begin(req, NULL);
-    kvl_list_push_back(&worker->flushes, &req->flushing);
+    kvl_req_begin(req, worker, NULL);
     result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                              : ucp_worker_flush_nbx(worker->ucp, &param);
     return kvl_req_posted(req, result, REQ_CTRL);

@@ -80,7 +80,9 @@ kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsig
                                   .timers    = &engine->timers,
                                   .endpoints = engine->settings->sg_endpoints};
 
-    return kvl_worker_create(engine->rails[rail].context, &params, worker_p);
+    return kvl_worker_create(lane == KVL_LANE_CTRL ? engine->rails[rail].ctrl_context
+                                                   : engine->rails[rail].context,
+                             &params, worker_p);
 }
 
 static kvl_status_t engine_workers(kvl_engine_t *engine, unsigned rail)
@@ -112,6 +114,10 @@ static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
         }
     }
     status = kvl_context_create(&params, &engine->rails[0].context);
+    if (status == KVL_OK) {
+        params.ctrl = true;
+        status      = kvl_context_create(&params, &engine->rails[0].ctrl_context);
+    }
     if (status != KVL_OK) {
         return status;
     }
@@ -144,9 +150,8 @@ static void engine_cleanup(kvl_engine_t *engine)
                 kvl_worker_destroy(engine->rails[rail].workers[lane]);
             }
         }
-        if (engine->rails[rail].context) {
-            kvl_context_destroy(engine->rails[rail].context);
-        }
+        kvl_context_destroy(engine->rails[rail].context);
+        kvl_context_destroy(engine->rails[rail].ctrl_context);
     }
     if (engine->epoll_fd >= 0) {
         close(engine->epoll_fd);

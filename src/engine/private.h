@@ -16,7 +16,8 @@ typedef struct {
 } kvl_watch_t;
 
 typedef struct {
-    kvl_context_t *context;
+    kvl_context_t *context;      /* data, sg and memory */
+    kvl_context_t *ctrl_context; /* ctrl */
     kvl_worker_t *workers[KVL_LANE_COUNT];
     kvl_watch_t watch[KVL_LANE_COUNT];
 } kvl_rail_t;

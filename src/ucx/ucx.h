@@ -60,7 +60,7 @@ bool kvl_ucx_hooks_quiet(void);
 /* ---- context (context.c): one per rail ---- */
 typedef struct {
     const kvl_config_t *config; /* KVLANE_UCX_* and settings */
-    bool ctrl;                  /* apply KVLANE_CTRL_UCX_* over KVLANE_UCX_* */
+    bool ctrl;                  /* of the ctrl lane: KVLANE_CTRL_UCX_* over KVLANE_UCX_*; no shared memory */
     const char *device; /* network device for tcp when the user named none; NULL: UCX picks */
 } kvl_context_params_t;
 

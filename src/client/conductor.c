@@ -19,8 +19,8 @@
  * The link went down: a peer's fault fails everything that is not ended. A reset of our own (another
  * job ran out of time) is no fault of this job: it starts over, but for commits that were sent. */
 
-#define GATHER_COUNT 8
-#define GATHER_NS    (KVL_MS / 10)
+#define GATHER_COUNT 32
+#define GATHER_NS    (KVL_MS / 2)
 
 bool kvl_cache_is_up(const kvl_cache_t *cache)
 {
@@ -80,7 +80,7 @@ static unsigned job_run(kvl_job_t *job, bool up)
 }
 
 /* Worth to wait for more? One message for many commits and returns costs both sides a fraction of one
- * for each, and while something moves there will be more. */
+ * for each, and while something moves there will be more. The last of a batch does not wait. */
 static bool cache_gathers(kvl_cache_t *cache)
 {
     unsigned count = cache->commit_count + cache->reads.count + cache->writes.count;
@@ -89,11 +89,13 @@ static bool cache_gathers(kvl_cache_t *cache)
     if (!cache->gather_since_ns && count) {
         cache->gather_since_ns = now;
     }
-    if (count < GATHER_COUNT && count && cache->moving && now < cache->gather_since_ns + GATHER_NS) {
+    if (count && count < GATHER_COUNT && cache->moving && !cache->commit_urgent &&
+        now < cache->gather_since_ns + GATHER_NS) {
         kvl_cache_retry_at(cache, cache->gather_since_ns + GATHER_NS);
         return true;
     }
     cache->gather_since_ns = 0;
+    cache->commit_urgent   = false;
     return false;
 }
 

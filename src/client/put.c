@@ -180,6 +180,7 @@ void kvl_commit_ready(kvl_flight_t *flight)
     flight->state = KVL_FLIGHT_READY;
     kvl_list_push_back(&cache->commits, &flight->ready);
     cache->commit_count++;
+    cache->commit_urgent |= !flight->job->window && !flight->job->small && !flight->job->todo;
 }
 
 /* moves READY flights into one message; returns the latest deadline among them */

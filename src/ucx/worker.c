@@ -12,6 +12,8 @@
 /* A worker is one lane on one rail. It is SERIALIZED: any thread may touch it, one at a time, and
  * the engine sees to that. kvl_worker_wake() is the exception that UCX allows from anywhere. */
 
+#define SETTLE_TIMEOUT (100 * KVL_MS)
+
 static kvl_status_t worker_handlers(kvl_worker_t *worker)
 {
     for (unsigned id = 1; worker->params.am && id < worker->params.am_count; id++) {
@@ -109,6 +111,17 @@ err_free:
     return status;
 }
 
+/* Is nothing left of what its endpoints sent? Those that were closed while they sent may need a moment. */
+static bool worker_settles(kvl_worker_t *worker)
+{
+    int64_t end = kvl_time_add(kvl_now_ns(), SETTLE_TIMEOUT);
+
+    while (worker->tainted && kvl_worker_arm(worker) != KVL_OK && kvl_now_ns() < end) {
+        ucp_worker_progress(worker->ucp);
+    }
+    return !worker->tainted;
+}
+
 void kvl_worker_destroy(kvl_worker_t *worker)
 {
     if (!worker) {
@@ -116,7 +129,7 @@ void kvl_worker_destroy(kvl_worker_t *worker)
     }
     assert(kvl_worker_open_endpoints(worker) == 0);
     kvl_ucx_listeners_free(worker);
-    if (!worker->tainted && !worker->eps) {
+    if (worker_settles(worker) && !worker->eps) {
         ucp_worker_destroy(worker->ucp);
     } else {
         worker->context->haunted = true;

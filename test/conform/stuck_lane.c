@@ -15,6 +15,8 @@
  * starts anew, everybody gets through again by himself, and what was stored is still there. */
 
 #define SIZE     20000
+/* where it is not by default, for this reason */
+#define CTRL_IN_SHARED_MEMORY {"KVLANE_CTRL_UCX_TLS", "posix,self,tcp"}
 #define LIMIT_NS INT64_C(20000000000)
 
 static int64_t now_ns(void)
@@ -57,7 +59,7 @@ static void comes_back(stage_t *stage, unsigned connected)
 
 static void stuck(unsigned lane, int signal)
 {
-    stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}}};
+    stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}, CTRL_IN_SHARED_MEMORY}};
     stage_t stage;
     pid_t pid;
 
@@ -77,7 +79,7 @@ static void stuck(unsigned lane, int signal)
 /* an engine that both connects and listens: its own connections use the stuck lane too */
 static void stuck_at_home(unsigned lane)
 {
-    stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}}};
+    stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}, CTRL_IN_SHARED_MEMORY}};
     kvl_listener_t *listener;
     char address[128];
     stage_t stage;

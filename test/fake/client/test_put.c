@@ -241,3 +241,33 @@ TEST(put, sends_again_what_could_not_be_sent)
     kvl_batch_release(batch);
     fake_close(fake);
 }
+
+TEST(put, commits_leave_together_and_the_last_at_once)
+{
+    fake_t *fake       = fake_open(true);
+    kvl_batch_t *batch = fake_submit(fake, KVL_CACHE_PUT, 4, 4096, 1000);
+    fake_message_t *commit;
+
+    fake_reserved(fake_take(fake, KVL_MSG_RESERVE), KVL_OK);
+    fake_moved(fake, KVL_OK);
+    fake_turn(fake);
+    fake_moved(fake, KVL_OK);
+    fake_turn(fake);
+    CHECK_EQ(fake->count, 0); /* others still move */
+    fake_pass(fake, KVL_MS);
+    commit = fake_take(fake, KVL_MSG_COMMIT); /* but not for long */
+    CHECK_EQ(commit->count, 2);
+    fake_answered(commit, KVL_MSG_COMMITTED, KVL_OK);
+    fake_moved(fake, KVL_OK);
+    fake_turn(fake);
+    CHECK_EQ(fake->count, 0);
+    fake_moved(fake, KVL_OK);
+    fake_turn(fake);
+    commit = fake_take(fake, KVL_MSG_COMMIT); /* no time passed: it was the last */
+    CHECK_EQ(commit->count, 2);
+    fake_answered(commit, KVL_MSG_COMMITTED, KVL_OK);
+    fake_turn(fake);
+    CHECK_EQ(kvl_batch_test(batch), KVL_OK);
+    kvl_batch_release(batch);
+    fake_close(fake);
+}

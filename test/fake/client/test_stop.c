@@ -183,12 +183,15 @@ TEST(link_down, by_a_reset_of_another_batch_starts_over)
 
     fake_found(fake_take(fake, KVL_MSG_LOOKUP), KVL_OK, 4096);
     fake_moved(fake, KVL_OK); /* item 0 is done: never again */
+    fake_turn(fake);
+    fake_pass(fake, KVL_MS);
     put = fake_submit(fake, KVL_CACHE_PUT, 3, 4096, 1000);
     fake_take(fake, KVL_MSG_RELEASE);
     fake_reserved(fake_take(fake, KVL_MSG_RESERVE), KVL_OK);
     fake_moved(fake, KVL_OK); /* get item 1 */
     fake_moved(fake, KVL_OK); /* put item 0: its commit is sent */
     fake_turn(fake);
+    fake_pass(fake, KVL_MS);
     fake_take(fake, KVL_MSG_COMMIT);
     fake_take(fake, KVL_MSG_RELEASE);
     fake_moved(fake, KVL_OK); /* put item 1: moved, not committed; item 2 is moving */
@@ -224,6 +227,8 @@ TEST(link_down, by_the_peer_fails_everything)
 
     fake_reserved(fake_take(fake, KVL_MSG_RESERVE), KVL_OK);
     fake_moved(fake, KVL_OK);
+    fake_turn(fake);
+    fake_pass(fake, KVL_MS);
     exists = fake_submit(fake, KVL_CACHE_EXISTS, 2, 0, 1000);
     fake_down(fake, KVL_ERR_PEER);
     fake_turn(fake);

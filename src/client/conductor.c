@@ -19,6 +19,9 @@
  * The link went down: a peer's fault fails everything that is not ended. A reset of our own (another
  * job ran out of time) is no fault of this job: it starts over, but for commits that were sent. */
 
+#define GATHER_COUNT 32
+#define GATHER_NS    (KVL_MS / 2)
+
 bool kvl_cache_is_up(const kvl_cache_t *cache)
 {
     return kvl_link_state(cache->link) == KVL_LINK_UP && kvl_link_want(cache->link) == KVL_OK;
@@ -76,6 +79,26 @@ static unsigned job_run(kvl_job_t *job, bool up)
     }
 }
 
+/* Worth to wait for more? One message for many commits and returns costs both sides a fraction of one
+ * for each, and while something moves there will be more. The last of a batch does not wait. */
+static bool cache_gathers(kvl_cache_t *cache)
+{
+    unsigned count = cache->commit_count + cache->reads.count + cache->writes.count;
+    int64_t now    = kvl_now_ns();
+
+    if (!cache->gather_since_ns && count) {
+        cache->gather_since_ns = now;
+    }
+    if (count && count < GATHER_COUNT && cache->moving && !cache->commit_urgent &&
+        now < cache->gather_since_ns + GATHER_NS) {
+        kvl_cache_retry_at(cache, cache->gather_since_ns + GATHER_NS);
+        return true;
+    }
+    cache->gather_since_ns = 0;
+    cache->commit_urgent   = false;
+    return false;
+}
+
 unsigned kvl_conductor_poll(kvl_poller_t *poller)
 {
     kvl_cache_t *cache = kvl_container(poller, kvl_cache_t, poller);
@@ -87,7 +110,7 @@ unsigned kvl_conductor_poll(kvl_poller_t *poller)
         return 0;
     }
     up = kvl_cache_is_up(cache);
-    if (up && kvl_now_ns() >= cache->hold_until_ns) {
+    if (up && kvl_now_ns() >= cache->hold_until_ns && !cache_gathers(cache)) {
         n += kvl_commit_run(cache);
         n += kvl_lease_send(cache);
     }
@@ -205,6 +228,7 @@ static void conductor_down(kvl_link_t *link, kvl_status_t status, const char *te
 
     cache->reads.count = cache->writes.count = 0; /* leases ended with the session */
     while ((node = kvl_list_pop_front(&cache->commits)) != NULL) {
+        cache->commit_count--;
         kvl_flight_restart(kvl_container(node, kvl_flight_t, ready));
     }
     if (status != KVL_ERR_CANCELED) {

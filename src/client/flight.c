@@ -58,6 +58,9 @@ void kvl_flight_put(kvl_flight_t *flight)
 
     kvl_flight_uncount(flight);
     kvl_job_wake(flight->job);
+    if (flight->state == KVL_FLIGHT_READY && !kvl_list_empty(&flight->ready)) {
+        cache->commit_count--;
+    }
     kvl_list_remove(&flight->ready);
     kvl_list_remove(&flight->link);
     kvl_list_push_front(&cache->idle_flights, &flight->link);
@@ -127,6 +130,7 @@ void kvl_flight_move(kvl_flight_t *flight, kvl_move_dir_t dir, const kvl_remote_
         at += entry->pieces[i].length;
     }
     flight->state = KVL_FLIGHT_MOVING;
+    job->cache->moving++;
     flight->ask   = NULL;
     flight->move =
         (kvl_move_t){.dir    = dir,

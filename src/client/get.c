@@ -50,6 +50,7 @@ static void get_moved(kvl_move_t *move, kvl_status_t status)
     kvl_cache_t *cache   = job->cache;
     bool up              = kvl_link_state(cache->link) == KVL_LINK_UP;
 
+    cache->moving--;
     if (up) {
         kvl_lease_back(cache, &flight->lease, false);
     }

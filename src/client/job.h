@@ -130,7 +130,11 @@ struct kvl_cache {
     kvl_list_t jobs;               /* attached and not complete (job->link) */
     kvl_list_t runnable;           /* to be looked at in this turn (job->run) */
     kvl_list_t paused;             /* until their pause_until_ns (job->run) */
-    kvl_list_t commits;            /* flights that wait for COMMIT (flight->ready) */
+    kvl_list_t commits;            /* flights that wait for COMMIT (flight->ready) ... */
+    unsigned commit_count;         /* ... how many */
+    bool commit_urgent;            /* ... one of them is the last of its batch */
+    unsigned moving;               /* flights with the mover */
+    int64_t gather_since_ns;       /* the first commit or return that waits for others; 0: none */
     kvl_mode_t put_mode;           /* of the link, when the last COMMIT was built */
     int64_t hold_until_ns;         /* no commits and returns before: the ctrl lane was full */
     kvl_back_list_t reads, writes; /* leases to give back */
@@ -227,6 +231,7 @@ kvl_status_t kvl_status_check(int32_t status); /* of an item: a known code, or K
 
 /* ---- put.c, get.c, query.c ---- */
 unsigned kvl_put_run(kvl_job_t *job);
+void kvl_commit_ready(kvl_flight_t *flight); /* its bytes are there: waits for the next COMMIT */
 unsigned kvl_commit_run(kvl_cache_t *cache); /* sends what is READY */
 unsigned kvl_get_run(kvl_job_t *job);
 unsigned kvl_query_run(kvl_job_t *job);

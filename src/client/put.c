@@ -7,7 +7,7 @@
 
 /* put: RESERVE -> move -> COMMIT. A small value rides in RESERVE and is visible with its answer, so
  * such a RESERVE is a commit too: without an answer nobody knows, and it is never sent twice. COMMITs
- * of all batches of the cache leave together, once a turn. */
+ * of all batches of the cache leave together (kvl_conductor_poll). */
 
 /* ---- RESERVE ---- */
 
@@ -49,10 +49,10 @@ static void put_moved(kvl_move_t *move, kvl_status_t status)
     kvl_job_t *job       = flight->job;
     kvl_cache_t *cache   = job->cache;
 
+    cache->moving--;
     kvl_flight_uncount(flight);
     if (status == KVL_OK && job->stop == KVL_OK) {
-        flight->state = KVL_FLIGHT_READY;
-        kvl_list_push_back(&cache->commits, &flight->ready);
+        kvl_commit_ready(flight);
         return;
     }
     if (kvl_link_state(cache->link) != KVL_LINK_UP) {
@@ -160,8 +160,7 @@ static void commit_lost(kvl_flight_t *flight, kvl_lost_t how, kvl_status_t statu
                        "the connection ended before the commit was "
                        "answered; read the key to know");
     } else { /* never sent: the lease still stands, or down() follows */
-        flight->state = KVL_FLIGHT_READY;
-        kvl_list_push_back(&cache->commits, &flight->ready);
+        kvl_commit_ready(flight);
         kvl_cache_hold(cache);
     }
 }
@@ -173,6 +172,16 @@ static const kvl_ask_kind_t commit_kind = {
     .read    = commit_read,
     .lost    = commit_lost,
 };
+
+void kvl_commit_ready(kvl_flight_t *flight)
+{
+    kvl_cache_t *cache = flight->job->cache;
+
+    flight->state = KVL_FLIGHT_READY;
+    kvl_list_push_back(&cache->commits, &flight->ready);
+    cache->commit_count++;
+    cache->commit_urgent |= !flight->job->window && !flight->job->small && !flight->job->todo;
+}
 
 /* moves READY flights into one message; returns the latest deadline among them */
 static int64_t commit_fill(kvl_cache_t *cache, kvl_ask_t *ask, kvl_wbuf_t *w)
@@ -186,6 +195,7 @@ static int64_t commit_fill(kvl_cache_t *cache, kvl_ask_t *ask, kvl_wbuf_t *w)
             break;
         }
         kvl_list_remove(&flight->ready);
+        cache->commit_count--;
         flight->state = KVL_FLIGHT_COMMITTING;
         if (flight->job->batch.deadline_ns > deadline_ns) {
             deadline_ns = flight->job->batch.deadline_ns;

@@ -25,10 +25,13 @@
 static kvl_status_t engine_am(void *arg, const kvl_am_t *am)
 {
     kvl_endpoint_t *endpoint = am->ep ? kvl_ep_arg(am->ep) : NULL;
+    kvl_engine_t *engine     = arg;
 
-    (void)arg;
-    /* a message may still come out of a socket whose endpoint is gone: nobody wants it */
-    return endpoint ? endpoint->ops->am(endpoint, am) : KVL_OK;
+    if (!endpoint) {
+        return KVL_OK; /* out of a socket whose endpoint is gone: nobody wants it */
+    }
+    engine->rails[endpoint->rail].watch[endpoint->lane].heard += endpoint->shared_memory;
+    return endpoint->ops->am(endpoint, am);
 }
 
 static kvl_status_t engine_fds(kvl_engine_t *engine)
@@ -67,26 +70,30 @@ static kvl_status_t engine_fds(kvl_engine_t *engine)
     return KVL_OK;
 }
 
-static kvl_status_t engine_workers(kvl_engine_t *engine, unsigned rail)
+kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsigned lane,
+                                      kvl_worker_t **worker_p)
 {
-    kvl_worker_params_t params = {.am_count  = KVL_AM_COUNT,
+    kvl_worker_params_t params = {.client_id = engine->nonce | lane,
+                                  .am_count  = KVL_AM_COUNT,
                                   .am        = engine_am,
                                   .arg       = engine,
                                   .timers    = &engine->timers,
                                   .endpoints = engine->settings->sg_endpoints};
+
+    return kvl_worker_create(lane == KVL_LANE_CTRL ? engine->rails[rail].ctrl_context
+                                                   : engine->rails[rail].context,
+                             &params, worker_p);
+}
+
+static kvl_status_t engine_workers(kvl_engine_t *engine, unsigned rail)
+{
+    kvl_status_t status = KVL_OK;
     unsigned lane;
 
-    for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
-        kvl_status_t status;
-
-        params.client_id = engine->nonce | lane;
-        status = kvl_worker_create(engine->rails[rail].context, &params,
-                                   &engine->rails[rail].workers[lane]);
-        if (status != KVL_OK) {
-            return status;
-        }
+    for (lane = 0; status == KVL_OK && lane < KVL_LANE_COUNT; lane++) {
+        status = kvl_engine_worker_create(engine, rail, lane, &engine->rails[rail].workers[lane]);
     }
-    return KVL_OK;
+    return status;
 }
 
 static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
@@ -107,6 +114,10 @@ static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
         }
     }
     status = kvl_context_create(&params, &engine->rails[0].context);
+    if (status == KVL_OK) {
+        params.ctrl = true;
+        status      = kvl_context_create(&params, &engine->rails[0].ctrl_context);
+    }
     if (status != KVL_OK) {
         return status;
     }
@@ -139,9 +150,8 @@ static void engine_cleanup(kvl_engine_t *engine)
                 kvl_worker_destroy(engine->rails[rail].workers[lane]);
             }
         }
-        if (engine->rails[rail].context) {
-            kvl_context_destroy(engine->rails[rail].context);
-        }
+        kvl_context_destroy(engine->rails[rail].context);
+        kvl_context_destroy(engine->rails[rail].ctrl_context);
     }
     if (engine->epoll_fd >= 0) {
         close(engine->epoll_fd);
@@ -306,15 +316,36 @@ void kvl_engine_remove_printer(kvl_engine_t *engine, kvl_printer_t *printer)
 kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl_conn_func_t func,
                                void *arg)
 {
-    if (engine->listener) {
+    kvl_status_t status;
+
+    if (engine->listen_func) {
         return kvl_error(KVL_ERR_BUSY, "engine: it listens already; one listener per engine");
     }
-    return kvl_ucx_listen(engine->rails[0].workers[KVL_LANE_CTRL], addr, func, arg,
-                          &engine->listener);
+    engine->listen_func = func;
+    engine->listen_arg  = arg;
+    engine->listen_addr = *addr;
+    status              = kvl_engine_listen_again(engine);
+    if (status != KVL_OK) {
+        engine->listen_func = NULL;
+    }
+    return status;
+}
+
+kvl_status_t kvl_engine_listen_again(kvl_engine_t *engine)
+{
+    kvl_status_t status =
+        kvl_ucx_listen(engine->rails[0].workers[KVL_LANE_CTRL], &engine->listen_addr,
+                       engine->listen_func, engine->listen_arg, &engine->listener);
+
+    if (status == KVL_OK) {
+        kvl_ucx_listener_addr(engine->listener, &engine->listen_addr);
+    }
+    return status;
 }
 
 void kvl_engine_unlisten(kvl_engine_t *engine)
 {
+    engine->listen_func = NULL;
     if (engine->listener) {
         kvl_ucx_listener_destroy(engine->listener);
         engine->listener = NULL;
@@ -323,7 +354,7 @@ void kvl_engine_unlisten(kvl_engine_t *engine)
 
 void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p)
 {
-    kvl_ucx_listener_addr(engine->listener, addr_p);
+    *addr_p = engine->listen_addr;
 }
 
 static void engine_print_text(kvl_engine_t *engine, FILE *stream)

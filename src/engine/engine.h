@@ -54,7 +54,9 @@ bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns);
 /* Wakes threads that wait in kvl_engine_wait() and makes the event fd readable. */
 void kvl_engine_notify(kvl_engine_t *engine, bool event_fd);
 
-/* A worker is stuck for good; only a new process helps. Any thread. */
+/* A worker is stuck and is to be replaced: while this is true, close every endpoint and open none. */
+bool kvl_engine_is_renewing(const kvl_engine_t *engine);
+/* ... and could not be replaced; only a new process helps. Any thread. */
 bool kvl_engine_is_lost(kvl_engine_t *engine);
 
 const kvl_settings_t *kvl_engine_settings(const kvl_engine_t *engine);

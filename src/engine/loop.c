@@ -119,26 +119,18 @@ static unsigned engine_inbox(kvl_engine_t *engine)
     return n;
 }
 
-static unsigned rail_progress(kvl_rail_t *rail, kvl_lane_kind_t lane)
-{
-    unsigned n = kvl_worker_progress(rail->workers[lane]);
-
-    rail->watch[lane].events += n;
-    return n;
-}
-
 /* ctrl goes first and in between: a bulk message must not delay a lookup by more than itself */
 static unsigned engine_workers(kvl_engine_t *engine)
 {
     unsigned i, n = 0;
 
     for (i = 0; i < engine->rail_count; i++) {
-        kvl_rail_t *rail = &engine->rails[i];
+        kvl_worker_t **workers = engine->rails[i].workers;
 
-        n += rail_progress(rail, KVL_LANE_CTRL);
-        n += rail_progress(rail, KVL_LANE_DATA);
-        n += rail_progress(rail, KVL_LANE_CTRL);
-        n += rail_progress(rail, KVL_LANE_SG);
+        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
+        n += kvl_worker_progress(workers[KVL_LANE_DATA]);
+        n += kvl_worker_progress(workers[KVL_LANE_CTRL]);
+        n += kvl_worker_progress(workers[KVL_LANE_SG]);
     }
     return n;
 }
@@ -215,7 +207,7 @@ static unsigned engine_work(kvl_engine_t *engine)
     n += engine_workers(engine);
     n += kvl_timers_run(&engine->timers, engine->now_ns);
     n += engine_pollers(engine);
-    return n;
+    return engine->renewing ? n + kvl_engine_renew_step(engine) : n;
 }
 
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)

@@ -8,14 +8,16 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* what a worker did, as the watch sees it (watch.c) */
+/* what the watch knows of a worker (watch.c) */
 typedef struct {
-    uint64_t events, seen;
-    unsigned rounds;
+    uint64_t heard, seen; /* messages that came over shared memory; ... at the last look */
+    unsigned rounds;      /* looks in a row at which it was suspect */
+    bool stuck;
 } kvl_watch_t;
 
 typedef struct {
-    kvl_context_t *context;
+    kvl_context_t *context;      /* data, sg and memory */
+    kvl_context_t *ctrl_context; /* ctrl */
     kvl_worker_t *workers[KVL_LANE_COUNT];
     kvl_watch_t watch[KVL_LANE_COUNT];
 } kvl_rail_t;
@@ -34,10 +36,15 @@ struct kvl_engine {
     /* engine thread only */
     kvl_timers_t timers;
     kvl_list_t pollers, printers;
-    kvl_ucx_listener_t *listener;
+    kvl_ucx_listener_t *listener; /* NULL: it does not listen, or not at the moment (renew.c) */
+    kvl_conn_func_t listen_func;  /* NULL: it does not listen */
+    void *listen_arg;
+    kvl_addr_t listen_addr;       /* with the port it got */
     int64_t now_ns, idle_since_ns;
     unsigned inside_depth;
     kvl_timer_t watch_timer;
+    bool renewing; /* renew.c */
+    int64_t renew_began_ns, renew_next_ns;
     kvl_list_t *next_poller; /* of the turn under way */
     bool thread_drives;      /* the owner is the progress thread: it gives way to guests */
 
@@ -46,7 +53,7 @@ struct kvl_engine {
     _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
     _Atomic unsigned wanting; /* threads that want the token for a moment */
     _Atomic bool stop;
-    _Atomic bool lost;        /* a worker is stuck for good (watch.c) */
+    _Atomic bool lost;        /* a worker is stuck for good (renew.c) */
     _Atomic bool event_used;  /* somebody asked for the event fd */
 
     /* under lock: who is in, who waits */
@@ -69,8 +76,17 @@ kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine);
 void kvl_engine_thread_stop(kvl_engine_t *engine);
 void kvl_engine_wake(kvl_engine_t *engine);
 
+/* engine.c */
+kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsigned lane,
+                                      kvl_worker_t **worker_p);
+kvl_status_t kvl_engine_listen_again(kvl_engine_t *engine);
+
 /* watch.c */
 void kvl_engine_watch(kvl_engine_t *engine);
+
+/* renew.c */
+void kvl_engine_renew(kvl_engine_t *engine);
+unsigned kvl_engine_renew_step(kvl_engine_t *engine);
 
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);

@@ -31,6 +31,7 @@ struct kvl_endpoint {
     const kvl_endpoint_ops_t *ops; /* constant after init */
     void *owner;                   /* constant after init */
     bool failed;                   /* nothing may be posted any more */
+    bool shared_memory;            /* messages come through shared memory; false until it is known */
 
     /* credit: ops handed to UCP and not done (flush included on sg) <= window */
     unsigned window, outstanding;

@@ -312,7 +312,11 @@ void kvl_link_start(kvl_link_t *link)
     link->state    = KVL_LINK_CONNECTING;
     link->stage    = KVL_STAGE_HELLO;
     link->failed   = false;
-    status         = start_ctrl(link);
+    if (kvl_engine_is_renewing(link->engine)) {
+        kvl_link_renew(link);
+        return;
+    }
+    status = start_ctrl(link);
     if (status < 0) { /* down() follows from the poller */
         kvl_link_fail(link, kvl_status_group(status) == KVL_GROUP_BATCH ? status : KVL_ERR_UNREACHABLE,
                       "%s: %s", link->address, kvl_error_text());
@@ -401,7 +405,9 @@ static kvl_status_t infos_ask(kvl_link_t *link)
 
     for (i = link->line_count - 1; status == KVL_OK && i > 0; i--) {
         status = kvl_ep_info(link->lines[i].endpoint.ep, &link->info);
+        link->lines[i].endpoint.shared_memory = link->info.shared_memory;
     }
+    link->lines[0].endpoint.shared_memory = link->info.shared_memory;
     return status;
 }
 

@@ -259,11 +259,20 @@ static void link_end_reset(kvl_link_t *link)
     link->ops->down(link, status, link->cause, link->arg);
 }
 
+void kvl_link_renew(kvl_link_t *link)
+{
+    kvl_link_fail(link, KVL_ERR_RAIL, "%s: a lane of this engine is stuck and starts anew", link->address);
+}
+
 static unsigned link_poll(kvl_poller_t *poller)
 {
     kvl_link_t *link = kvl_container(poller, kvl_link_t, poller);
     unsigned n       = 0;
 
+    if (kvl_engine_is_renewing(link->engine) &&
+        (link->state == KVL_LINK_UP || link->state == KVL_LINK_CONNECTING)) {
+        kvl_link_renew(link);
+    }
     if (link->mover) {
         n += kvl_mover_pump(link->mover);
     }

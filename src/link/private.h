@@ -105,6 +105,8 @@ void kvl_link_fail(kvl_link_t *link, kvl_status_t status, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 extern const kvl_endpoint_ops_t kvl_link_endpoint_ops;
 void kvl_link_set_up(kvl_link_t *link);
+/* a lane of this engine is stuck: all endpoints have to go */
+void kvl_link_renew(kvl_link_t *link);
 
 /* handshake.c */
 /* starts an attempt; how it ends is told by up() or down() */

@@ -88,11 +88,25 @@ static void guest_late(kvl_timer_t *timer)
 
 /* ---- accepting ---- */
 
+static void server_forget_waiting(kvl_server_t *server)
+{
+    kvl_list_t *node;
+
+    while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
+        kvl_free(kvl_container(node, kvl_waiting_t, link));
+    }
+}
+
 static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
 {
-    kvl_server_t *server   = arg;
-    kvl_waiting_t *waiting = server->closing ? NULL : kvl_malloc(sizeof(*waiting));
+    kvl_server_t *server = arg;
+    kvl_waiting_t *waiting;
 
+    if (!conn) {
+        server_forget_waiting(server);
+        return;
+    }
+    waiting = server->closing ? NULL : kvl_malloc(sizeof(*waiting));
     if (!waiting) {
         server->stats.rejected++;
         kvl_conn_reject(conn);
@@ -188,11 +202,10 @@ kvl_session_t *kvl_server_session_by_id(kvl_server_t *server, uint64_t id)
 
 /* ---- closing ---- */
 
-static void server_drop_all(kvl_server_t *server)
+static void server_drop_all(kvl_server_t *server, const char *why)
 {
     while (!kvl_list_empty(&server->sessions)) {
-        kvl_session_close(kvl_container(server->sessions.next, kvl_session_t, link),
-                          "the node is closing");
+        kvl_session_close(kvl_container(server->sessions.next, kvl_session_t, link), why);
     }
     while (!kvl_list_empty(&server->unbound)) {
         kvl_guest_drop(kvl_container(server->unbound.next, kvl_guest_t, link));
@@ -209,7 +222,7 @@ static unsigned server_close_step(kvl_server_t *server)
         return 1;
     }
     if (kvl_engine_now(server->engine) >= server->close_deadline_ns) {
-        server_drop_all(server);
+        server_drop_all(server, "the node is closing");
     }
     if (!kvl_list_empty(&server->sessions) || !kvl_list_empty(&server->leaving) ||
         !kvl_list_empty(&server->unbound) || !kvl_list_empty(&server->leaving_guests) || !done) {
@@ -223,9 +236,13 @@ static unsigned server_close_step(kvl_server_t *server)
 static unsigned server_poll(kvl_poller_t *poller)
 {
     kvl_server_t *server = kvl_container(poller, kvl_server_t, poller);
-    unsigned n           = server_accept_waiting(server);
+    unsigned n           = kvl_server_leave_step(server);
 
-    n += kvl_server_leave_step(server);
+    if (!kvl_engine_is_renewing(server->engine)) {
+        n += server_accept_waiting(server);
+    } else { /* who comes now waits until that is over */
+        server_drop_all(server, "a lane of this engine is stuck and starts anew");
+    }
     return server->closing ? n + server_close_step(server) : n;
 }
 
@@ -321,17 +338,13 @@ void kvl_server_close(kvl_server_t *server, int64_t deadline_ns, void (*done)(vo
 
 void kvl_server_destroy(kvl_server_t *server)
 {
-    kvl_list_t *node;
-
     if (!server) {
         return;
     }
     if (server->listening) { /* a create that failed later on: nobody was accepted yet */
         kvl_engine_unlisten(server->engine);
     }
-    while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
-        kvl_free(kvl_container(node, kvl_waiting_t, link));
-    }
+    server_forget_waiting(server);
     while (!kvl_list_empty(&server->limbo)) {
         kvl_session_free(kvl_container(server->limbo.next, kvl_session_t, link));
     }

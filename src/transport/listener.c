@@ -30,6 +30,7 @@ typedef struct {
 } incoming_t;
 
 typedef struct {
+    kvl_list_t link; /* in listener->visitors */
     kvl_list_t transfers;
     unsigned count;
     int scratch; /* slot, -1: none */
@@ -42,6 +43,7 @@ struct kvl_listener {
     void *arg;
     kvl_region_t *scratch;
     uint64_t scratch_used; /* bit: slot */
+    kvl_list_t visitors;
     char address[128];
     _Atomic int closed;
 };
@@ -174,6 +176,7 @@ static kvl_status_t listener_hello(void *arg, kvl_session_t *session, const kvl_
         return kvl_error(KVL_ERR_NO_MEMORY, "out of memory");
     }
     kvl_list_init(&visitor->transfers);
+    kvl_list_push_back(&listener->visitors, &visitor->link);
     visitor->scratch = scratch_take(listener);
     if (visitor->scratch >= 0) {
         terms->scratch_region = listener->scratch->id;
@@ -302,6 +305,7 @@ static void listener_gone(kvl_listener_t *listener, kvl_session_t *session)
         listener->scratch_used &= ~(UINT64_C(1) << visitor->scratch);
     }
     kvl_session_set_data(session, NULL);
+    kvl_list_remove(&visitor->link);
     kvl_free(visitor);
 }
 
@@ -350,6 +354,7 @@ kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_fu
     listener->engine = engine;
     listener->notify = notify;
     listener->arg    = arg;
+    kvl_list_init(&listener->visitors);
     params.arg       = listener;
     status = kvl_region_alloc(engine, (size_t)SCRATCH_SLOT * SCRATCH_SLOTS, &listener->scratch);
     if (status != KVL_OK) {
@@ -391,6 +396,8 @@ static void listener_done(void *arg)
 
 void kvl_listener_destroy(kvl_listener_t *listener)
 {
+    kvl_list_t *link;
+
     if (!listener) {
         return;
     }
@@ -400,6 +407,9 @@ void kvl_listener_destroy(kvl_listener_t *listener)
     kvl_engine_wait(listener->engine, &listener->closed, KVL_TIME_MAX);
     kvl_engine_enter(listener->engine);
     kvl_server_destroy(listener->server);
+    while ((link = kvl_list_pop_front(&listener->visitors)) != NULL) { /* gone, but never seen to be quiet */
+        kvl_free(kvl_container(link, visitor_t, link));
+    }
     kvl_engine_leave(listener->engine);
     kvl_region_release(listener->scratch);
     kvl_free(listener);

@@ -105,7 +105,7 @@ kvl_status_t kvl_ep_am(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req)
     if (fault.action == KVL_FAULT_DROP) {
         return KVL_OK;
     }
-    kvl_req_begin(req, ep);
+    kvl_req_begin(req, ep->worker, ep);
     result = kvl_ucp_fails() || fault.action == KVL_FAULT_FAIL ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                                                                : am_send(ep, send, req);
     return kvl_req_posted(req, result, send->eager ? REQ_CTRL : REQ_DATA);
@@ -148,7 +148,11 @@ kvl_status_t kvl_am_recv(const kvl_am_t *am, kvl_worker_t *worker, const kvl_iov
     size_t count;
 
     assert(arrival->descriptor && !arrival->begun);
-    kvl_req_begin(req, am->ep);
+    kvl_req_begin(req, worker, am->ep);
+    req->receives = am->ep != NULL;
+    if (am->ep) {
+        am->ep->receiving++;
+    }
     if (kvl_ucp_fails()) { /* not begun: the sender is refused */
         return kvl_req_posted(req, UCS_STATUS_PTR(UCS_ERR_IO_ERROR), REQ_DATA);
     }

@@ -92,7 +92,9 @@ void kvl_context_destroy(kvl_context_t *context)
         return;
     }
     assert(context->workers == 0 && context->mems == 0); /* else 1.13.1 aborts in ucp_cleanup() */
-    ucp_cleanup(context->ucp);
+    if (!context->haunted) {
+        ucp_cleanup(context->ucp);
+    }
     kvl_options_destroy(context->options);
     kvl_free(context);
 }

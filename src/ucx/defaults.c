@@ -55,9 +55,11 @@ static kvl_status_t want_rails(kvl_options_t *options, const kvl_tables_t *table
             return status;
         }
     }
-    status = kvl_select(tables, rails ? rails : "auto", params->device, &selection);
+    status = kvl_select(tables, rails ? rails : "auto", params->device, params->ctrl, &selection);
     if (status == KVL_OK) {
-        status = want_rail(options, &selection, "TLS", selection.tls, "the rails asked for");
+        status = want_rail(options, &selection, "TLS", selection.tls,
+                           params->ctrl ? "control stays off shared memory: a peer that dies there would hold up all"
+                                        : "the rails asked for");
     }
     if (status == KVL_OK) {
         status = want_rail(options, &selection, "NET_DEVICES", selection.devices,

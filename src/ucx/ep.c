@@ -174,7 +174,7 @@ kvl_status_t kvl_ep_flush(kvl_ep_t *ep, kvl_req_t *req)
         return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
     }
     kvl_req_param(&param, req, REQ_CTRL);
-    kvl_req_begin(req, ep);
+    kvl_req_begin(req, ep->worker, ep);
     result = kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_FLUSH)
                  ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                  : ucp_ep_flush_nbx(ep->ucp, &param);
@@ -191,6 +191,7 @@ static kvl_status_t ep_close_forced(kvl_ep_t *ep, kvl_req_t *req)
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags          = UCP_EP_CLOSE_FLAG_FORCE;
     ep->state            = EP_CLOSED;
+    ep->worker->tainted |= ep->pending - ep->receiving > 1; /* one is the close */
     ep->ucp              = NULL;
     ep->connect_delay_ns = 0;
     kvl_list_remove(&ep->bucket);
@@ -272,7 +273,7 @@ kvl_status_t kvl_ep_close(kvl_ep_t *ep, bool force, kvl_req_t *req)
         ep_close_rest(ep);
         return KVL_OK;
     }
-    kvl_req_begin(req, ep);
+    kvl_req_begin(req, ep->worker, ep);
     if (force) {
         return ep_close_forced(ep, req);
     }
@@ -288,6 +289,8 @@ void kvl_ep_destroy(kvl_ep_t *ep)
         return;
     }
     assert(ep->state == EP_CLOSED && ep->pending == 0);
-    ep->worker->eps--;
+    if (--ep->worker->eps == 0 && ep->worker->ended) {
+        kvl_free(ep->worker);
+    }
     kvl_free(ep);
 }

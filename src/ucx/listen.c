@@ -13,10 +13,8 @@
 /* The listener and the connection requests that wait at it. A request is accepted (ep.c) or
  * rejected exactly once; destroying the listener rejects the rest.
  *
- * UCX's tcp listener leaves connections that did not bring their request yet behind when it is
- * destroyed, with a pointer to its freed memory: one more packet of such a client, and the process is
- * gone (1.13.1, and by its source also later ones). So a listener is not destroyed but retired: it
- * rejects whoever comes, and goes with its worker, which takes those connections along. */
+ * A listener that is destroyed while somebody connects takes the process along (quiet.c). So it is not
+ * destroyed but retired: it rejects whoever comes, and goes with its worker. */
 
 static void conn_refuse(kvl_ucx_listener_t *listener, ucp_conn_request_h request)
 {
@@ -197,6 +195,7 @@ void kvl_ucx_listeners_free(kvl_worker_t *worker)
     while ((node = kvl_list_pop_front(&worker->retired)) != NULL) {
         kvl_ucx_listener_t *listener = kvl_container(node, kvl_ucx_listener_t, link);
 
+        kvl_ucx_listener_quiet(listener);
         ucp_listener_destroy(listener->ucp);
         kvl_free(listener);
     }

@@ -21,6 +21,7 @@ struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
     unsigned workers;      /* engine thread only: live objects */
+    bool haunted;          /* engine thread only: UCX's worker of one of them is still there */
     _Atomic unsigned mems; /* atomic: regions come and go on any thread */
 };
 
@@ -43,6 +44,9 @@ struct kvl_worker {
     bool proto_v2;              /* constant: ... and chooses protocols the new way */
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
     unsigned eps;                              /* engine thread only: live wrappers */
+    kvl_list_t reqs;                           /* engine thread only: kvl_req_t that are not done */
+    bool tainted;                              /* an endpoint was closed while it was sending */
+    bool ended;                                /* destroyed, all but this object: it has endpoints */
     kvl_list_t closing;                        /* eps whose graceful close can go on */
     kvl_list_t retired;                        /* listeners that accept nothing any more */
     kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
@@ -62,6 +66,7 @@ struct kvl_ep {
     bool multi_send;          /* puts carry MULTI_SEND */
     bool maps;                /* gets read the peer's shared memory through its mapping */
     unsigned pending;         /* requests that are not done */
+    unsigned receiving;       /* ... of them, those that wait for the peer's bytes */
     int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */
     kvl_req_t *close_req;     /* while EP_DRAINING and EP_FLUSHING */
     kvl_list_t bucket;        /* worker->buckets */
@@ -99,6 +104,8 @@ struct kvl_conn {
 
 /* listen.c: with the worker, see there */
 void kvl_ucx_listeners_free(kvl_worker_t *worker);
+/* quiet.c: before it is destroyed */
+void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener);
 
 /* ---- status.c ---- */
 kvl_status_t kvl_status_of(ucs_status_t status);
@@ -121,7 +128,9 @@ typedef enum {
 /* Attributes of every request: callback by class, user data. */
 void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class);
 /* Before the call into UCP: counts the request at its endpoint (NULL: none). */
-void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep);
+void kvl_req_begin(kvl_req_t *req, kvl_worker_t *worker, kvl_ep_t *ep);
+/* its worker is gone, and UCX's request with it */
+void kvl_req_abandon(kvl_req_t *req);
 /* After it: what the submit contract returns. */
 kvl_status_t kvl_req_posted(kvl_req_t *req, ucs_status_ptr_t result, req_class_t class);
 /* UCP's callback of kvl_am_recv() */

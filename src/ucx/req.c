@@ -25,12 +25,14 @@ void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class
     param->user_data    = req;
 }
 
-void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep)
+void kvl_req_begin(kvl_req_t *req, kvl_worker_t *worker, kvl_ep_t *ep)
 {
     req->ep       = ep;
+    req->receives = false;
     req->received = 0;
     req->posting  = true;
     req->timer    = (kvl_timer_t){0};
+    kvl_list_push_back(&worker->reqs, &req->link);
     if (ep) {
         ep->pending++;
     }
@@ -38,10 +40,21 @@ void kvl_req_begin(kvl_req_t *req, kvl_ep_t *ep)
 
 static void req_end(kvl_req_t *req)
 {
+    kvl_list_remove(&req->link);
     if (req->ep) {
         req->ep->pending--;
+        req->ep->receiving -= req->receives;
         kvl_ep_settle(req->ep);
     }
+}
+
+void kvl_req_abandon(kvl_req_t *req)
+{
+    if (req->ep && req->ep->worker->params.timers) {
+        kvl_timer_cancel(req->ep->worker->params.timers, &req->timer);
+    }
+    req_end(req);
+    req->done(req, KVL_ERR_CANCELED);
 }
 
 static void req_delayed(kvl_timer_t *timer)

@@ -48,7 +48,7 @@ kvl_status_t kvl_ep_put(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
     if (ep->multi_send) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_MULTI_SEND;
     }
-    kvl_req_begin(req, ep);
+    kvl_req_begin(req, ep->worker, ep);
     result =
         kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_PUT)
             ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
@@ -87,7 +87,7 @@ kvl_status_t kvl_ep_get(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
     if (status != KVL_OK) {
         return status;
     }
-    kvl_req_begin(req, ep);
+    kvl_req_begin(req, ep->worker, ep);
     result = kvl_ucp_fails() || kvl_fault_fails(KVL_FAULT_EP_GET)
                  ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                  : get_post(ep, rma, req);

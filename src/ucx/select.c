@@ -15,9 +15,14 @@
  * tcp   tcp, self
  * shm   posix, self; tcp to connect
  * rdma  the reliable verbs transports; tcp to connect
- * DEV   the devices named; their transports as above */
+ * DEV   the devices named; their transports as above
+ *
+ * The ctrl lane has the same without shared memory: its messages would share one queue per receiver, and a
+ * peer that is killed in the middle of one holds up all others (engine/watch.c). KVLANE_CTRL_UCX_TLS decides
+ * otherwise. */
 
-#define SELECT_AUTO "^cma,sysv"
+#define SELECT_AUTO      "^cma,sysv"
+#define SELECT_AUTO_CTRL "^cma,sysv,posix,xpmem,knem"
 
 typedef struct {
     bool automatic, tcp, shm, rdma;
@@ -138,18 +143,18 @@ static void select_add_rdma(const kvl_tables_t *tables, char *tls, char *devices
 
 /* Once a device is named, every other network device is off: those that the wish needs are named
  * as well. */
-static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const char *device,
+static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const char *device, bool ctrl,
                           kvl_selection_t *selection)
 {
     bool devices_named = selection->devices[0] != '\0';
 
     if (wish->automatic) {
-        snprintf(selection->tls, sizeof(selection->tls), "%s", SELECT_AUTO);
+        snprintf(selection->tls, sizeof(selection->tls), "%s", ctrl ? SELECT_AUTO_CTRL : SELECT_AUTO);
     } else {
         if (wish->rdma) {
             select_add_rdma(tables, selection->tls, NULL);
         }
-        if (wish->shm) {
+        if (wish->shm && !ctrl) {
             list_add(selection->tls, "posix");
         }
         list_add(selection->tls, "self");
@@ -163,7 +168,7 @@ static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const 
     }
 }
 
-kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const char *device,
+kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const char *device, bool ctrl,
                         kvl_selection_t *selection_p)
 {
     char copy[KVL_SELECT_MAX];
@@ -179,7 +184,7 @@ kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const cha
             return status;
         }
     }
-    select_finish(tables, &wish, device, selection_p);
+    select_finish(tables, &wish, device, ctrl, selection_p);
     return KVL_OK;
 }
 

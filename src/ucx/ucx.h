@@ -35,7 +35,9 @@ struct kvl_req {
     size_t received; /* kvl_am_recv(): bytes received */
     /* private to src/ucx */
     kvl_timer_t timer; /* fault ep.complete:delay */
-    kvl_ep_t *ep;
+    kvl_ep_t *ep;         /* NULL: of a worker */
+    kvl_list_t link;      /* in its worker, until it is done */
+    bool receives;         /* waits for the peer's bytes */
     bool posting;         /* inside of the call into UCP */
     kvl_status_t delayed; /* status that waits for the timer or for the call to return */
 };
@@ -58,7 +60,7 @@ bool kvl_ucx_hooks_quiet(void);
 /* ---- context (context.c): one per rail ---- */
 typedef struct {
     const kvl_config_t *config; /* KVLANE_UCX_* and settings */
-    bool ctrl;                  /* apply KVLANE_CTRL_UCX_* over KVLANE_UCX_* */
+    bool ctrl;                  /* of the ctrl lane: KVLANE_CTRL_UCX_* over KVLANE_UCX_*; no shared memory */
     const char *device; /* network device for tcp when the user named none; NULL: UCX picks */
 } kvl_context_params_t;
 
@@ -97,13 +99,22 @@ typedef struct {
 
 kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t *params,
                                kvl_worker_t **worker_p);
-void kvl_worker_destroy(kvl_worker_t *worker); /* after its endpoints are closed */
+/* After its endpoints are closed. Where UCX may still try to end what was meant for a dead peer's full queue
+ * in shared memory, its worker is left behind and never touched again: UCX aborts when it is destroyed.
+ * Requests that are not done end here, with KVL_ERR_CANCELED: without progress nothing of them moves. Their
+ * endpoints are destroyed afterwards. */
+void kvl_worker_destroy(kvl_worker_t *worker);
 unsigned kvl_worker_progress(kvl_worker_t *worker);
 /* KVL_OK: armed, sleep on the fd. KVL_ERR_BUSY: progress again first. */
 kvl_status_t kvl_worker_arm(kvl_worker_t *worker);
 int kvl_worker_fd(const kvl_worker_t *worker);
 /* Makes a sleeping poll of the worker's fd return. Thread: any. */
 void kvl_worker_wake(kvl_worker_t *worker);
+/* Endpoints that are not closed; ... that are not destroyed. */
+unsigned kvl_worker_open_endpoints(const kvl_worker_t *worker);
+unsigned kvl_worker_endpoints(const kvl_worker_t *worker);
+/* What its open endpoints send and is not done. */
+unsigned kvl_worker_sends(const kvl_worker_t *worker);
 /* Everything this worker still had under way towards closed endpoints is over when done fires. */
 kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req);
 
@@ -197,7 +208,8 @@ void kvl_rkey_destroy(kvl_rkey_t *rkey); /* before its endpoint is closed */
 kvl_status_t kvl_rkey_pointer(kvl_rkey_t *rkey, uint64_t remote, void **address_p);
 
 /* ---- listener (listen.c) ---- */
-/* A peer wants to connect; accept, or reject, now or later (from outside of the callback). */
+/* A peer wants to connect; accept, or reject, now or later (from outside of the callback). conn NULL: the
+ * listener goes away for a moment, and with it all requests that wait: forget them (engine/renew.c). */
 typedef void (*kvl_conn_func_t)(kvl_conn_t *conn, uint64_t client_id, void *arg);
 kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_conn_func_t func,
                             void *arg, kvl_ucx_listener_t **listener_p);

@@ -12,6 +12,8 @@
 /* A worker is one lane on one rail. It is SERIALIZED: any thread may touch it, one at a time, and
  * the engine sees to that. kvl_worker_wake() is the exception that UCX allows from anywhere. */
 
+#define SETTLE_TIMEOUT (100 * KVL_MS)
+
 static kvl_status_t worker_handlers(kvl_worker_t *worker)
 {
     for (unsigned id = 1; worker->params.am && id < worker->params.am_count; id++) {
@@ -86,6 +88,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
     kvl_list_init(&worker->retired);
+    kvl_list_init(&worker->reqs);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
         kvl_list_init(&worker->buckets[i]);
     }
@@ -108,16 +111,37 @@ err_free:
     return status;
 }
 
+/* Is nothing left of what its endpoints sent? Those that were closed while they sent may need a moment. */
+static bool worker_settles(kvl_worker_t *worker)
+{
+    int64_t end = kvl_time_add(kvl_now_ns(), SETTLE_TIMEOUT);
+
+    while (worker->tainted && kvl_worker_arm(worker) != KVL_OK && kvl_now_ns() < end) {
+        ucp_worker_progress(worker->ucp);
+    }
+    return !worker->tainted;
+}
+
 void kvl_worker_destroy(kvl_worker_t *worker)
 {
     if (!worker) {
         return;
     }
-    assert(worker->eps == 0);
+    assert(kvl_worker_open_endpoints(worker) == 0);
     kvl_ucx_listeners_free(worker);
-    ucp_worker_destroy(worker->ucp);
+    if (worker_settles(worker) && !worker->eps) {
+        ucp_worker_destroy(worker->ucp);
+    } else {
+        worker->context->haunted = true;
+    }
     worker->context->workers--;
-    kvl_free(worker);
+    while (!kvl_list_empty(&worker->reqs)) {
+        kvl_req_abandon(kvl_container(worker->reqs.next, kvl_req_t, link));
+    }
+    worker->ended = true;
+    if (!worker->eps) {
+        kvl_free(worker);
+    }
 }
 
 unsigned kvl_worker_progress(kvl_worker_t *worker)
@@ -129,8 +153,11 @@ unsigned kvl_worker_progress(kvl_worker_t *worker)
 
 kvl_status_t kvl_worker_arm(kvl_worker_t *worker)
 {
-    return kvl_list_empty(&worker->closing) ? kvl_status_of(ucp_worker_arm(worker->ucp))
-                                            : KVL_ERR_BUSY;
+    if (!kvl_list_empty(&worker->closing) || ucp_worker_arm(worker->ucp) != UCS_OK) {
+        return KVL_ERR_BUSY;
+    }
+    worker->tainted = false; /* nothing is left to send */
+    return KVL_OK;
 }
 
 int kvl_worker_fd(const kvl_worker_t *worker)
@@ -147,13 +174,52 @@ void kvl_worker_wake(kvl_worker_t *worker)
     }
 }
 
+unsigned kvl_worker_endpoints(const kvl_worker_t *worker)
+{
+    return worker->eps;
+}
+
+/* of its open endpoints: how many there are, and what they send */
+static unsigned worker_count(const kvl_worker_t *worker, unsigned *sends_p)
+{
+    unsigned i, count = 0;
+
+    *sends_p = 0;
+    for (i = 0; i < KVL_EP_BUCKETS; i++) {
+        const kvl_list_t *node;
+
+        for (node = worker->buckets[i].next; node != &worker->buckets[i]; node = node->next) {
+            const kvl_ep_t *ep = kvl_container(node, kvl_ep_t, bucket);
+
+            count++;
+            *sends_p += ep->pending - ep->receiving;
+        }
+    }
+    return count;
+}
+
+unsigned kvl_worker_open_endpoints(const kvl_worker_t *worker)
+{
+    unsigned sends;
+
+    return worker_count(worker, &sends);
+}
+
+unsigned kvl_worker_sends(const kvl_worker_t *worker)
+{
+    unsigned sends;
+
+    (void)worker_count(worker, &sends);
+    return sends;
+}
+
 kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
 {
     ucp_request_param_t param;
     ucs_status_ptr_t result;
 
     kvl_req_param(&param, req, REQ_CTRL);
-    kvl_req_begin(req, NULL);
+    kvl_req_begin(req, worker, NULL);
     result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
                              : ucp_worker_flush_nbx(worker->ucp, &param);
     return kvl_req_posted(req, result, REQ_CTRL);

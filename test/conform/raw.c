@@ -261,6 +261,7 @@ kvl_hello_t raw_hello(const raw_t *raw)
                          .sg_endpoints = 2,
                          .data_depth   = 8,
                          .inline_max   = 1024,
+                         .transport    = raw->transport,
                          .pid          = (uint32_t)getpid(),
                          .name         = "raw"};
 }
@@ -274,8 +275,10 @@ void raw_login(raw_t *raw)
     kvl_put_hello(raw_begin(raw), &hello);
     message = raw_answer(raw, KVL_MSG_HELLO_OK, raw_send(raw, KVL_MSG_HELLO));
     REQUIRE(kvl_get_hello_ok(&message->body, &raw->terms) == KVL_OK);
-    REQUIRE(kvl_get_region(&message->body, &raw->region) == KVL_OK);
-    raw->region.rkey = NULL;
+    if (!raw->transport) {
+        REQUIRE(kvl_get_region(&message->body, &raw->region) == KVL_OK);
+        raw->region.rkey = NULL;
+    }
 }
 
 void raw_bind(raw_t *raw, unsigned lane)

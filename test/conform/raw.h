@@ -35,6 +35,7 @@ struct raw {
     kvl_timers_t timers;
     kvl_addr_t addr;
     uint64_t nonce;
+    bool transport; /* the other side is an engine, not a node */
     raw_lane_t lanes[RAW_LANES];
     raw_message_t *messages; /* those that came and were not taken */
     unsigned count;

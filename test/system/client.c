@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BATCH        12
@@ -43,6 +44,7 @@ static int failed(const char *what)
 static int client_open(client_t *client, const char *address, size_t bytes)
 {
     kvl_engine_params_t params = {.address = address};
+    time_t started             = time(NULL);
 
     if (kvl_engine_create(&params, &client->engine) != KVL_OK) {
         return failed("engine");
@@ -51,9 +53,14 @@ static int client_open(client_t *client, const char *address, size_t bytes)
         return failed("region");
     }
     client->pool = kvl_region_address(client->region);
-    if (kvl_cache_create(client->engine, address, &client->cache) != KVL_OK ||
-        kvl_cache_connect(client->cache, 30000) != KVL_OK) {
-        return failed("connect");
+    if (kvl_cache_create(client->engine, address, &client->cache) != KVL_OK) {
+        return failed("cache");
+    }
+    /* an attempt fails if the node starts a lane anew meanwhile (another client was killed) */
+    while (kvl_cache_connect(client->cache, 10000) != KVL_OK) {
+        if (time(NULL) - started > 10) {
+            return failed("connect");
+        }
     }
     return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "system/box.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A client that is stopped in mid put, with leases, and goes on long after: the node takes the leases
@@ -154,9 +153,5 @@ TEST(trouble_hang, of_a_client_over_tcp_costs_its_lease_time)
 
 TEST(trouble_hang, of_a_client_over_shared_memory_keeps_its_slots_until_it_ends)
 {
-    if (!getenv("KVLANE_TEST_STORM")) {
-        SKIP("a client stopped in the middle of a message holds the node's queue in shared memory, and "
-             "with it every client (doc/DESIGN.md, shared memory); KVLANE_TEST_STORM=1 runs it");
-    }
     hangs("shm", true);
 }

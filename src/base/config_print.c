@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/config_row.h"
+#include "base/json.h"
 
 #include <stdio.h>
 
@@ -40,44 +41,19 @@ static void print_text(const kvl_config_t *config, FILE *stream)
     }
 }
 
-/* bytes beyond ascii are replaced: the environment need not be utf-8, json must be */
-static void print_json_string(const char *text, FILE *stream)
-{
-    fputc('"', stream);
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)*text;
-
-        if (byte == '"' || byte == '\\') {
-            fprintf(stream, "\\%c", byte);
-        } else if (byte < 0x20) {
-            fprintf(stream, "\\u%04x", byte);
-        } else {
-            fputc(byte < 0x7f ? byte : '?', stream);
-        }
-    }
-    fputc('"', stream);
-}
-
-static void print_json_member(const char *name, const char *value, const char *end, FILE *stream)
-{
-    fprintf(stream, "\"%s\": ", name);
-    print_json_string(value, stream);
-    fputs(end, stream);
-}
-
 static void print_json_row(const kvl_config_t *config, size_t row, FILE *stream)
 {
     char accepted[128];
 
     kvl_row_accepted(&kvl_rows[row], accepted, sizeof(accepted));
     fprintf(stream, "%s\n    {", row ? "," : "");
-    print_json_member("name", kvl_rows[row].name, ", ", stream);
-    print_json_member("value", row_value(config, row), ", ", stream);
-    print_json_member("default", kvl_rows[row].initial, ", ", stream);
-    print_json_member("unit", kvl_row_unit(&kvl_rows[row]), ", ", stream);
-    print_json_member("source", source_names[config->source[row]], ",\n     ", stream);
-    print_json_member("accepted", accepted, ",\n     ", stream);
-    print_json_member("doc", kvl_rows[row].doc, "}", stream);
+    kvl_json_member("name", kvl_rows[row].name, ", ", stream);
+    kvl_json_member("value", row_value(config, row), ", ", stream);
+    kvl_json_member("default", kvl_rows[row].initial, ", ", stream);
+    kvl_json_member("unit", kvl_row_unit(&kvl_rows[row]), ", ", stream);
+    kvl_json_member("source", source_names[config->source[row]], ",\n     ", stream);
+    kvl_json_member("accepted", accepted, ",\n     ", stream);
+    kvl_json_member("doc", kvl_rows[row].doc, "}", stream);
 }
 
 static void print_json(const kvl_config_t *config, FILE *stream)
@@ -91,9 +67,9 @@ static void print_json(const kvl_config_t *config, FILE *stream)
     fputs("\n  ],\n  \"ucx\": [", stream);
     for (i = 0; i < config->ucx_count; i++) {
         fprintf(stream, "%s\n    {", i ? "," : "");
-        print_json_member("name", config->ucx[i].name, ", ", stream);
-        print_json_member("value", config->ucx[i].value, ", ", stream);
-        print_json_member("source", source_names[config->ucx[i].source], "}", stream);
+        kvl_json_member("name", config->ucx[i].name, ", ", stream);
+        kvl_json_member("value", config->ucx[i].value, ", ", stream);
+        kvl_json_member("source", source_names[config->ucx[i].source], "}", stream);
     }
     fputs(config->ucx_count ? "\n  ]\n}\n" : "]\n}\n", stream);
 }

@@ -19,8 +19,7 @@
  * The link went down: a peer's fault fails everything that is not ended. A reset of our own (another
  * job ran out of time) is no fault of this job: it starts over, but for commits that were sent. */
 
-#define GATHER_COUNT 32
-#define GATHER_NS    (KVL_MS / 2)
+#define GATHER_NS (KVL_MS / 2)
 
 bool kvl_cache_is_up(const kvl_cache_t *cache)
 {
@@ -83,14 +82,13 @@ static unsigned job_run(kvl_job_t *job, bool up)
  * for each, and while something moves there will be more. The last of a batch does not wait. */
 static bool cache_gathers(kvl_cache_t *cache)
 {
-    unsigned count = cache->commit_count + cache->reads.count + cache->writes.count;
-    int64_t now    = kvl_now_ns();
+    bool waits  = !kvl_list_empty(&cache->commits) || cache->reads.count || cache->writes.count;
+    int64_t now = kvl_now_ns();
 
-    if (!cache->gather_since_ns && count) {
+    if (waits && !cache->gather_since_ns) {
         cache->gather_since_ns = now;
     }
-    if (count && count < GATHER_COUNT && cache->moving && !cache->commit_urgent &&
-        now < cache->gather_since_ns + GATHER_NS) {
+    if (waits && cache->moving && !cache->commit_urgent && now < cache->gather_since_ns + GATHER_NS) {
         kvl_cache_retry_at(cache, cache->gather_since_ns + GATHER_NS);
         return true;
     }
@@ -228,7 +226,6 @@ static void conductor_down(kvl_link_t *link, kvl_status_t status, const char *te
 
     cache->reads.count = cache->writes.count = 0; /* leases ended with the session */
     while ((node = kvl_list_pop_front(&cache->commits)) != NULL) {
-        cache->commit_count--;
         kvl_flight_restart(kvl_container(node, kvl_flight_t, ready));
     }
     if (status != KVL_ERR_CANCELED) {

@@ -58,9 +58,6 @@ void kvl_flight_put(kvl_flight_t *flight)
 
     kvl_flight_uncount(flight);
     kvl_job_wake(flight->job);
-    if (flight->state == KVL_FLIGHT_READY && !kvl_list_empty(&flight->ready)) {
-        cache->commit_count--;
-    }
     kvl_list_remove(&flight->ready);
     kvl_list_remove(&flight->link);
     kvl_list_push_front(&cache->idle_flights, &flight->link);

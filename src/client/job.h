@@ -130,9 +130,8 @@ struct kvl_cache {
     kvl_list_t jobs;               /* attached and not complete (job->link) */
     kvl_list_t runnable;           /* to be looked at in this turn (job->run) */
     kvl_list_t paused;             /* until their pause_until_ns (job->run) */
-    kvl_list_t commits;            /* flights that wait for COMMIT (flight->ready) ... */
-    unsigned commit_count;         /* ... how many */
-    bool commit_urgent;            /* ... one of them is the last of its batch */
+    kvl_list_t commits;            /* flights that wait for COMMIT (flight->ready) */
+    bool commit_urgent;            /* one of them is the last of its batch */
     unsigned moving;               /* flights with the mover */
     int64_t gather_since_ns;       /* the first commit or return that waits for others; 0: none */
     kvl_mode_t put_mode;           /* of the link, when the last COMMIT was built */

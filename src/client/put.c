@@ -179,7 +179,6 @@ void kvl_commit_ready(kvl_flight_t *flight)
 
     flight->state = KVL_FLIGHT_READY;
     kvl_list_push_back(&cache->commits, &flight->ready);
-    cache->commit_count++;
     cache->commit_urgent |= !flight->job->window && !flight->job->small && !flight->job->todo;
 }
 
@@ -195,7 +194,6 @@ static int64_t commit_fill(kvl_cache_t *cache, kvl_ask_t *ask, kvl_wbuf_t *w)
             break;
         }
         kvl_list_remove(&flight->ready);
-        cache->commit_count--;
         flight->state = KVL_FLIGHT_COMMITTING;
         if (flight->job->batch.deadline_ns > deadline_ns) {
             deadline_ns = flight->job->batch.deadline_ns;

@@ -364,6 +364,8 @@ static void engine_print_text(kvl_engine_t *engine, FILE *stream)
             kvl_ucx_version(), kvl_ucx_path(), engine->rail_count,
             engine->rail_count * KVL_LANE_COUNT);
     kvl_context_print(engine->rails[0].context, stream);
+    fprintf(stream, "  ctrl lane\n");
+    kvl_context_print(engine->rails[0].ctrl_context, stream);
 }
 
 void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)

@@ -52,155 +52,6 @@ static void hello_fill(const kvl_link_t *link, kvl_hello_t *hello)
     kvl_process_identity(hello);
 }
 
-static kvl_status_t region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
-                               kvl_link_region_t **region_p)
-{
-    kvl_link_region_t *region = NULL, *grown;
-    unsigned i;
-
-    for (i = 0; i < link->region_count && !region; i++) {
-        if (!link->regions[i].used) {
-            region = &link->regions[i];
-        }
-    }
-    if (!region) {
-        if (link->region_count == KVL_WIRE_REGIONS_MAX) {
-            return kvl_error(KVL_ERR_LIMIT, "link %s: more than %u regions of one peer", link->address,
-                             KVL_WIRE_REGIONS_MAX);
-        }
-        if (!link->regions) { /* never moves: others keep pointers into it */
-            grown = kvl_calloc(KVL_WIRE_REGIONS_MAX, sizeof(*grown));
-            if (!grown) {
-                return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
-            }
-            link->regions = grown;
-        }
-        region = &link->regions[link->region_count++];
-    }
-    *region = (kvl_link_region_t){.region      = {.id     = wire->id,
-                                                  .slot   = (unsigned)(region - link->regions),
-                                                  .length = wire->length},
-                                  .rkey_length = wire->rkey_length};
-    region->region.base[0] = wire->base;
-    region->rkey           = kvl_malloc(wire->rkey_length ? wire->rkey_length : 1);
-    if (!region->rkey) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
-    }
-    memcpy(region->rkey, wire->rkey, wire->rkey_length);
-    region->used = true;
-    *region_p    = region;
-    return KVL_OK;
-}
-
-void kvl_link_drop_regions(kvl_link_t *link)
-{
-    unsigned i;
-
-    for (i = 0; i < link->region_count; i++) {
-        kvl_free(link->regions[i].rkey);
-        link->regions[i] = (kvl_link_region_t){.used = false};
-    }
-    link->region_count = 0;
-}
-
-/* Memory that UCX did not allocate is not shared, also where the transport is shared memory: RMA for it
- * would be emulated by hidden messages, and a peer that dies in the middle of those takes this process
- * along. Our own messages do not. */
-static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoint,
-                                 kvl_link_region_t *region)
-{
-    kvl_remote_region_t *remote = &region->region;
-    void *address;
-
-    if (!link->info.shared_memory ||
-        kvl_rkey_pointer(endpoint->rkeys[remote->slot], remote->base[endpoint->rail], &address) ==
-            KVL_OK) {
-        return KVL_OK;
-    }
-    remote->by_message = true;
-    if (kvl_engine_settings(link->engine)->mode == KVL_MODE_ONESIDED) {
-        return kvl_error(KVL_ERR_UNSUPPORTED,
-                         "KVLANE_MODE=onesided, but region %u of %s is not in memory that UCX shares; "
-                         "use kvl_region_alloc() there, or KVLANE_MODE=auto",
-                         (unsigned)remote->id, link->address);
-    }
-    return KVL_OK;
-}
-
-kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
-{
-    unsigned slot = region->region.slot;
-    kvl_status_t status;
-
-    if (slot >= endpoint->rkey_count) {
-        kvl_rkey_t **grown = kvl_realloc(endpoint->rkeys, (slot + 1) * sizeof(*grown));
-
-        if (!grown) {
-            return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
-        }
-        memset(grown + endpoint->rkey_count, 0, (slot + 1 - endpoint->rkey_count) * sizeof(*grown));
-        endpoint->rkeys      = grown;
-        endpoint->rkey_count = slot + 1;
-    }
-    if (!region->rkey_length) { /* a peer that is reached by messages only */
-        return KVL_OK;
-    }
-    status = kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
-    return status == KVL_OK ? region_judge(link, endpoint, region) : status;
-}
-
-const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id)
-{
-    unsigned i;
-
-    for (i = 0; i < link->region_count; i++) {
-        if (link->regions[i].used && link->regions[i].region.id == id) {
-            return &link->regions[i].region;
-        }
-    }
-    return NULL;
-}
-
-kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
-                             const kvl_remote_region_t **region_p)
-{
-    kvl_link_region_t *region;
-    kvl_status_t status;
-    unsigned i;
-
-    if (link->state != KVL_LINK_UP) {
-        return kvl_error(KVL_ERR_UNREACHABLE, "link %s: not connected", link->address);
-    }
-    status = region_add(link, wire, &region);
-    for (i = 1; status == KVL_OK && i < link->line_count; i++) {
-        status = kvl_link_unpack(link, &link->lines[i].endpoint, region);
-    }
-    if (status == KVL_OK) {
-        *region_p = &region->region;
-    }
-    return status;
-}
-
-void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *remote)
-{
-    kvl_link_region_t *region = kvl_container(remote, kvl_link_region_t, region);
-    unsigned i;
-
-    if (!link->region_count || !region->used) {
-        return; /* the link went down meanwhile and dropped it */
-    }
-    for (i = 1; i < link->line_count; i++) {
-        kvl_endpoint_t *endpoint = &link->lines[i].endpoint;
-
-        if (remote->slot < endpoint->rkey_count) {
-            kvl_rkey_destroy(endpoint->rkeys[remote->slot]);
-            endpoint->rkeys[remote->slot] = NULL;
-        }
-    }
-    kvl_free(region->rkey);
-    *region = (kvl_link_region_t){.used = false};
-}
-
 static kvl_status_t terms_check(kvl_link_t *link)
 {
     const kvl_settings_t *settings = kvl_engine_settings(link->engine);
@@ -231,7 +82,7 @@ static kvl_status_t hello_read(kvl_link_t *link, const kvl_msg_head_t *head, kvl
 
         status = kvl_get_region(body, &wire);
         if (status == KVL_OK) {
-            status = region_add(link, &wire, &region);
+            status = kvl_link_region_add(link, &wire, &region);
         }
     }
     return status == KVL_OK ? kvl_wire_close(body) : status;
@@ -403,11 +254,10 @@ static kvl_status_t infos_ask(kvl_link_t *link)
     kvl_status_t status = KVL_OK;
     unsigned i;
 
-    for (i = link->line_count - 1; status == KVL_OK && i > 0; i--) {
+    for (i = 0; status == KVL_OK && i < link->line_count; i++) { /* ctrl first: the others have the say */
         status = kvl_ep_info(link->lines[i].endpoint.ep, &link->info);
         link->lines[i].endpoint.shared_memory = link->info.shared_memory;
     }
-    link->lines[0].endpoint.shared_memory = link->info.shared_memory;
     return status;
 }
 

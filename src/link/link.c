@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "link/private.h"
 
@@ -340,12 +341,14 @@ static void link_print(kvl_printer_t *printer, FILE *stream, int json)
     const kvl_link_t *link = kvl_container(printer, kvl_link_t, printer);
 
     if (json) {
+        fprintf(stream, "{\"link\": \"%s\", \"state\": \"%s\", ", link->address,
+                kvl_link_state_name(link->state));
+        kvl_json_member("node", link->terms.name, ", ", stream); /* a peer's text */
         fprintf(stream,
-                "{\"link\": \"%s\", \"state\": \"%s\", \"node\": \"%s\", \"transport\": \"%s\", "
+                "\"transport\": \"%s\", "
                 "\"put_mode\": \"%s\", \"get_mode\": \"%s\", \"depth\": %u, \"data_depth\": %u, "
                 "\"sg_endpoints\": %u, \"connects\": %" PRIu64 ", \"resets\": %" PRIu64
                 ", \"protocol_errors\": %" PRIu64 ", \"endpoints\": [",
-                link->address, kvl_link_state_name(link->state), link->terms.name,
                 link->info.transport, kvl_mode_name(link->put_mode), kvl_mode_name(link->get_mode),
                 link->terms.depth, link->terms.data_depth, link->terms.sg_endpoints,
                 link->connects, link->resets, link->protocol_errors);

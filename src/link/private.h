@@ -113,9 +113,13 @@ void kvl_link_renew(kvl_link_t *link);
 void kvl_link_start(kvl_link_t *link);
 void kvl_link_handshake_step(kvl_link_t *link);
 void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am);
+void kvl_link_say_bye(kvl_link_t *link);
+
+/* remote.c */
+kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
+                                 kvl_link_region_t **region_p);
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region);
 void kvl_link_drop_regions(kvl_link_t *link);
-void kvl_link_say_bye(kvl_link_t *link);
 
 /* selftest.c */
 void kvl_link_test_start(kvl_link_t *link);

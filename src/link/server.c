@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "link/server_private.h"
 
@@ -250,12 +251,16 @@ static unsigned server_poll(kvl_poller_t *poller)
 
 static void print_session(const kvl_session_t *session, FILE *stream, int json)
 {
+    if (json) {
+        fprintf(stream, "{\"session\": \"%016" PRIx64 "\", ", session->id);
+        kvl_json_member("client", session->name, ", ", stream); /* a peer's text */
+    } else {
+        fprintf(stream, "    %016" PRIx64 "  %s  ", session->id, session->name);
+    }
     fprintf(stream,
-            json ? "{\"session\": \"%016" PRIx64 "\", \"client\": \"%s\", \"depth\": %u, "
-                   "\"sg_endpoints\": %u, \"data_depth\": %u}"
-                 : "    %016" PRIx64 "  %s  depth %u, sg endpoints %u, data depth %u\n",
-            session->id, session->name, session->terms.depth, session->terms.sg_endpoints,
-            session->terms.data_depth);
+            json ? "\"depth\": %u, \"sg_endpoints\": %u, \"data_depth\": %u}"
+                 : "depth %u, sg endpoints %u, data depth %u\n",
+            session->terms.depth, session->terms.sg_endpoints, session->terms.data_depth);
 }
 
 static void server_print(kvl_printer_t *printer, FILE *stream, int json)

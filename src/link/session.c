@@ -340,9 +340,8 @@ static void ep_bind(kvl_guest_t *guest, kvl_session_t *session, const kvl_ep_hel
     guest_bind(guest, session);
     /* when in doubt, assume that the client can reach our memory behind our back */
     if (kvl_ep_info(guest->endpoint.ep, &info) != KVL_OK || info.shared_memory) {
-        session->shared_memory              = true;
-        guest->endpoint.shared_memory       = true;
-        session->ctrl->endpoint.shared_memory = true;
+        session->shared_memory        = true;
+        guest->endpoint.shared_memory = true;
     }
 }
 

@@ -219,3 +219,19 @@ kvl_status_t kvl_sysfs_taken(kvl_rail_table_t *table, kvl_status_t status)
     }
     return status;
 }
+
+kvl_status_t kvl_sysfs_each(kvl_rail_table_t *table, const char *root, const char *path, kvl_sysfs_add_t add)
+{
+    kvl_sysfs_t folder  = kvl_sysfs(root, path);
+    DIR *dir            = kvl_sysfs_open(&folder);
+    kvl_status_t status = KVL_OK;
+    const char *name;
+
+    while (dir && status == KVL_OK && (name = kvl_sysfs_next(dir)) != NULL) {
+        status = add(table, &folder, name);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return status;
+}

@@ -32,6 +32,10 @@ int kvl_sysfs_numa(const kvl_sysfs_t *folder, const char *name);
 /* NUMA node, place on PCI and physical function of a device's folder */
 void kvl_sysfs_device(const kvl_sysfs_t *device, kvl_rail_t *rail);
 
+/* Calls add for each name in the folder, until one fails; a folder that is not there is an empty one. */
+typedef kvl_status_t (*kvl_sysfs_add_t)(kvl_rail_table_t *table, const kvl_sysfs_t *folder, const char *name);
+kvl_status_t kvl_sysfs_each(kvl_rail_table_t *table, const char *root, const char *path, kvl_sysfs_add_t add);
+
 /* NULL if it cannot be read */
 DIR *kvl_sysfs_open(const kvl_sysfs_t *folder);
 /* The next name that is no "." or "..", NULL after the last. */

@@ -58,18 +58,7 @@ static kvl_status_t gpu_add(kvl_rail_table_t *table, const kvl_sysfs_t *folder, 
 
 kvl_status_t kvl_sysfs_read_gpus(kvl_rail_table_t *table, const char *root)
 {
-    kvl_sysfs_t folder  = kvl_sysfs(root, "/sys/bus/pci/devices");
-    DIR *dir            = kvl_sysfs_open(&folder);
-    kvl_status_t status = KVL_OK;
-    const char *name;
-
-    while (dir && status == KVL_OK && (name = kvl_sysfs_next(dir)) != NULL) {
-        status = gpu_add(table, &folder, name);
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return status;
+    return kvl_sysfs_each(table, root, "/sys/bus/pci/devices", gpu_add);
 }
 
 /* "node12" */
@@ -104,24 +93,19 @@ static void node_read_distances(const kvl_sysfs_t *node, kvl_numa_node_t *row)
     }
 }
 
+static kvl_status_t node_add(kvl_rail_table_t *table, const kvl_sysfs_t *folder, const char *name)
+{
+    kvl_numa_node_t row = {0};
+    kvl_sysfs_t node    = kvl_sysfs_in(folder, name);
+
+    if (!node_number(name, &row.node)) {
+        return KVL_OK;
+    }
+    node_read_distances(&node, &row);
+    return kvl_sysfs_taken(table, kvl_rail_table_add_node(table, &row));
+}
+
 kvl_status_t kvl_sysfs_read_nodes(kvl_rail_table_t *table, const char *root)
 {
-    kvl_sysfs_t folder  = kvl_sysfs(root, "/sys/devices/system/node");
-    DIR *dir            = kvl_sysfs_open(&folder);
-    kvl_status_t status = KVL_OK;
-    const char *name;
-
-    while (dir && status == KVL_OK && (name = kvl_sysfs_next(dir)) != NULL) {
-        kvl_numa_node_t row = {0};
-        kvl_sysfs_t node    = kvl_sysfs_in(&folder, name);
-
-        if (node_number(name, &row.node)) {
-            node_read_distances(&node, &row);
-            status = kvl_sysfs_taken(table, kvl_rail_table_add_node(table, &row));
-        }
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return status;
+    return kvl_sysfs_each(table, root, "/sys/devices/system/node", node_add);
 }

@@ -135,16 +135,5 @@ static kvl_status_t device_add(kvl_rail_table_t *table, const kvl_sysfs_t *folde
 
 kvl_status_t kvl_sysfs_read_ib(kvl_rail_table_t *table, const char *root)
 {
-    kvl_sysfs_t folder  = kvl_sysfs(root, "/sys/class/infiniband");
-    DIR *dir            = kvl_sysfs_open(&folder);
-    kvl_status_t status = KVL_OK;
-    const char *name;
-
-    while (dir && status == KVL_OK && (name = kvl_sysfs_next(dir)) != NULL) {
-        status = device_add(table, &folder, name);
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return status;
+    return kvl_sysfs_each(table, root, "/sys/class/infiniband", device_add);
 }

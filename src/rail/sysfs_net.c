@@ -92,18 +92,8 @@ static void bond_locate(const kvl_rail_table_t *table, kvl_rail_t *bond)
 
 kvl_status_t kvl_sysfs_read_net(kvl_rail_table_t *table, const char *root)
 {
-    kvl_sysfs_t folder  = kvl_sysfs(root, "/sys/class/net");
-    DIR *dir            = kvl_sysfs_open(&folder);
-    kvl_status_t status = KVL_OK;
-    const char *name;
+    kvl_status_t status = kvl_sysfs_each(table, root, "/sys/class/net", net_add);
 
-    if (!dir) {
-        return KVL_OK;
-    }
-    while (status == KVL_OK && (name = kvl_sysfs_next(dir)) != NULL) {
-        status = net_add(table, &folder, name);
-    }
-    closedir(dir);
     for (size_t i = 0; i < table->rail_count; i++) {
         if (table->rails[i].bond && table->rails[i].numa < 0) {
             bond_locate(table, &table->rails[i]);

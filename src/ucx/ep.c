@@ -191,7 +191,6 @@ static kvl_status_t ep_close_forced(kvl_ep_t *ep, kvl_req_t *req)
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags          = UCP_EP_CLOSE_FLAG_FORCE;
     ep->state            = EP_CLOSED;
-    ep->worker->tainted |= ep->pending - ep->receiving > 1; /* one is the close */
     ep->ucp              = NULL;
     ep->connect_delay_ns = 0;
     kvl_list_remove(&ep->bucket);

@@ -21,7 +21,7 @@ struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
     unsigned workers;      /* engine thread only: live objects */
-    bool haunted;          /* engine thread only: UCX's worker of one of them is still there */
+    bool haunted;          /* engine thread only: UCX's worker of a destroyed one is still there */
     _Atomic unsigned mems; /* atomic: regions come and go on any thread */
 };
 
@@ -45,7 +45,6 @@ struct kvl_worker {
     kvl_am_handler_t handlers[KVL_AM_IDS_MAX]; /* constant after create */
     unsigned eps;                              /* engine thread only: live wrappers */
     kvl_list_t reqs;                           /* engine thread only: kvl_req_t that are not done */
-    bool tainted;                              /* an endpoint was closed while it was sending */
     bool ended;                                /* destroyed, all but this object: it has endpoints */
     kvl_list_t closing;                        /* eps whose graceful close can go on */
     kvl_list_t retired;                        /* listeners that accept nothing any more */

@@ -13,8 +13,8 @@ typedef struct {
     bool named;                   /* the user named rails: stronger than plain UCX_TLS */
 } kvl_selection_t;
 
-/* @a rails as in KVLANE_RAILS; @a device: tcp device that reaches the peer, or NULL; @a ctrl: for the ctrl lane.
- * KVL_ERR_NO_DEVICE lists what there is. */
+/* @a rails as in KVLANE_RAILS; @a device: tcp device that reaches the peer, or NULL; @a ctrl: for the
+ * ctrl lane. KVL_ERR_NO_DEVICE lists what there is. */
 kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const char *device, bool ctrl,
                         kvl_selection_t *selection_p);
 /* KVL_ERR_NO_DEVICE unless each of @a devices ("mlx5_0:1,eth0", "all") is there. @a what names the

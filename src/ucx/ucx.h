@@ -37,7 +37,7 @@ struct kvl_req {
     kvl_timer_t timer; /* fault ep.complete:delay */
     kvl_ep_t *ep;         /* NULL: of a worker */
     kvl_list_t link;      /* in its worker, until it is done */
-    bool receives;         /* waits for the peer's bytes */
+    bool receives;        /* waits for the peer's bytes */
     bool posting;         /* inside of the call into UCP */
     kvl_status_t delayed; /* status that waits for the timer or for the call to return */
 };
@@ -99,10 +99,10 @@ typedef struct {
 
 kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t *params,
                                kvl_worker_t **worker_p);
-/* After its endpoints are closed. Where UCX may still try to end what was meant for a dead peer's full queue
- * in shared memory, its worker is left behind and never touched again: UCX aborts when it is destroyed.
- * Requests that are not done end here, with KVL_ERR_CANCELED: without progress nothing of them moves. Their
- * endpoints are destroyed afterwards. */
+/* After its endpoints are closed. UCX aborts when a worker is destroyed for which it still has to do what
+ * never ends, such as what was meant for a dead peer's full queue in shared memory: such a one is left behind
+ * and never touched again. Requests that are not done end here, with KVL_ERR_CANCELED: without progress nothing
+ * of them moves. Their endpoints are destroyed afterwards. */
 void kvl_worker_destroy(kvl_worker_t *worker);
 unsigned kvl_worker_progress(kvl_worker_t *worker);
 /* KVL_OK: armed, sleep on the fd. KVL_ERR_BUSY: progress again first. */

@@ -111,15 +111,18 @@ err_free:
     return status;
 }
 
-/* Is nothing left of what its endpoints sent? Those that were closed while they sent may need a moment. */
+/* Has UCX nothing to do for it any more? What its endpoints left behind may need a moment. */
 static bool worker_settles(kvl_worker_t *worker)
 {
     int64_t end = kvl_time_add(kvl_now_ns(), SETTLE_TIMEOUT);
+    bool idle;
 
-    while (worker->tainted && kvl_worker_arm(worker) != KVL_OK && kvl_now_ns() < end) {
-        ucp_worker_progress(worker->ucp);
-    }
-    return !worker->tainted;
+    do {
+        while (ucp_worker_progress(worker->ucp)) {
+        }
+        idle = ucp_worker_arm(worker->ucp) == UCS_OK;
+    } while (!idle && kvl_now_ns() < end);
+    return idle;
 }
 
 void kvl_worker_destroy(kvl_worker_t *worker)
@@ -129,7 +132,7 @@ void kvl_worker_destroy(kvl_worker_t *worker)
     }
     assert(kvl_worker_open_endpoints(worker) == 0);
     kvl_ucx_listeners_free(worker);
-    if (worker_settles(worker) && !worker->eps) {
+    if (!worker->eps && worker_settles(worker)) {
         ucp_worker_destroy(worker->ucp);
     } else {
         worker->context->haunted = true;
@@ -153,11 +156,8 @@ unsigned kvl_worker_progress(kvl_worker_t *worker)
 
 kvl_status_t kvl_worker_arm(kvl_worker_t *worker)
 {
-    if (!kvl_list_empty(&worker->closing) || ucp_worker_arm(worker->ucp) != UCS_OK) {
-        return KVL_ERR_BUSY;
-    }
-    worker->tainted = false; /* nothing is left to send */
-    return KVL_OK;
+    return kvl_list_empty(&worker->closing) ? kvl_status_of(ucp_worker_arm(worker->ucp))
+                                            : KVL_ERR_BUSY;
 }
 
 int kvl_worker_fd(const kvl_worker_t *worker)

@@ -2,6 +2,7 @@
 #include "conform/stage.h"
 #include "conform/wedge.h"
 
+#include "base/clock.h"
 #include "lane/endpoint.h"
 
 #include <kvlane/transport.h>
@@ -9,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* A client dies, or is stopped, in the middle of a message over shared memory: the lane that it stuck
  * starts anew, everybody gets through again by himself, and what was stored is still there. */
@@ -17,15 +17,7 @@
 #define SIZE     20000
 /* where it is not by default, for this reason */
 #define CTRL_IN_SHARED_MEMORY {"KVLANE_CTRL_UCX_TLS", "posix,self,tcp"}
-#define LIMIT_NS INT64_C(20000000000)
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
+#define LIMIT_NS (20 * KVL_SECOND)
 
 /* how often the client's link came up */
 static unsigned connects(stage_t *stage)
@@ -46,10 +38,10 @@ static unsigned connects(stage_t *stage)
 /* puts until one gets through on a connection of its own, and then everything must */
 static void comes_back(stage_t *stage, unsigned connected)
 {
-    int64_t end = now_ns() + LIMIT_NS;
+    int64_t end = kvl_now_ns() + LIMIT_NS;
 
     while (connects(stage) == connected || stage_put(stage, "again", 0, SIZE) != KVL_OK) {
-        REQUIRE(now_ns() < end);
+        REQUIRE(kvl_now_ns() < end);
         (void)stage_get(stage, "again", SIZE, SIZE);
     }
     memset(stage->pool + SIZE, 0, SIZE);
@@ -57,15 +49,22 @@ static void comes_back(stage_t *stage, unsigned connected)
     CHECK_EQ(differs(stage->pool + SIZE, SIZE, 7), SIZE);
 }
 
-static void stuck(unsigned lane, int signal)
+static void opens(stage_t *stage)
 {
     stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}, CTRL_IN_SHARED_MEMORY}};
+
+    KEEPS("the old worker is left behind untouched");
+    stage_open(stage, &params);
+    fill(stage->pool, SIZE, 7);
+    CHECK_EQ(stage_put(stage, "before", 0, SIZE), KVL_OK);
+}
+
+static void stuck(unsigned lane, int signal)
+{
     stage_t stage;
     pid_t pid;
 
-    stage_open(&stage, &params);
-    fill(stage.pool, SIZE, 7);
-    CHECK_EQ(stage_put(&stage, "before", 0, SIZE), KVL_OK);
+    opens(&stage);
     pid = wedge_start(stage.address, lane, signal, false);
     comes_back(&stage, 1);
     if (pid) { /* it goes on, into a queue that nobody reads any more */
@@ -79,14 +78,11 @@ static void stuck(unsigned lane, int signal)
 /* an engine that both connects and listens: its own connections use the stuck lane too */
 static void stuck_at_home(unsigned lane)
 {
-    stage_params_t params = {.rails = "shm", .settings = {{"KVLANE_TIMEOUT", "5s"}, CTRL_IN_SHARED_MEMORY}};
     kvl_listener_t *listener;
     char address[128];
     stage_t stage;
 
-    stage_open(&stage, &params);
-    fill(stage.pool, SIZE, 7);
-    CHECK_EQ(stage_put(&stage, "before", 0, SIZE), KVL_OK);
+    opens(&stage);
     REQUIRE(kvl_listen(stage.engine, "127.0.0.1:0", NULL, NULL, &listener) == KVL_OK);
     REQUIRE(kvl_listener_address(listener, address, sizeof(address)) == KVL_OK);
     wedge_start(address, lane, SIGKILL, true);

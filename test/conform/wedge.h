@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Returns once it happened. transport: of an engine's listener, not of a node. signal: SIGKILL, or SIGSTOP: then its pid, for wedge_continue(). */
+/* Returns once it happened. signal: SIGKILL, or SIGSTOP: then its pid, for wedge_continue(). transport: of an
+ * engine's listener, not of a node. */
 pid_t wedge_start(const char *address, unsigned lane, int signal, bool transport);
 void wedge_continue(pid_t pid); /* ... and waits for its end */
 

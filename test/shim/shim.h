@@ -96,10 +96,13 @@ const char *shim_source(const char *name);
     shim_equal(__FILE__, __LINE__, #a, #b, (long long)(a), (long long)(b))
 #define CHECK_STR_EQ(a, b)         shim_equal_text(__FILE__, __LINE__, #a, (a), (b))
 #define CHECK_MEM_EQ(a, b, length) shim_equal_bytes(__FILE__, __LINE__, #a, (a), (b), (length))
+#define CHECK_HAS(text, part)                                                                      \
+    CHECK_MSG(strstr(text, part) != NULL, "\"%s\" is not in \"%s\"", part, text)
 #define REQUIRE(condition)                                                                         \
     ((condition) ? (void)0                                                                         \
                  : (shim_fail(__FILE__, __LINE__, "required: %s", #condition), shim_leave()))
 #define SKIP(why)  (shim_skip(why), shim_leave())
+/* It may leave files and threads behind, not memory of kvlane. */
 #define KEEPS(why) shim_keeps(why)
 
 #ifdef __cplusplus

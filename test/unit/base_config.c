@@ -32,8 +32,6 @@ static const char *refused(const char *name, const char *value)
     return kvl_error_text();
 }
 
-#define CHECK_HAS(text, part) CHECK(strstr(text, part) != NULL)
-
 TEST(config_create, gives_the_documented_defaults)
 {
     kvl_config_t *config    = create();

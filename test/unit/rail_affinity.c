@@ -8,9 +8,6 @@
 
 /* KVLANE_AFFINITY and KVLANE_MAX_RAILS over recorded machines. */
 
-#define CHECK_HAS(text, part)                                                                      \
-    CHECK_MSG(strstr(text, part) != NULL, "\"%s\" is not in \"%s\"", part, text)
-
 static kvl_rail_table_t *table;
 static kvl_decision_t *decision;
 

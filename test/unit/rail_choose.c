@@ -12,9 +12,6 @@
 /* KVLANE_RAILS: which rails are in, which are off and why, and what is refused. The affinity is off,
  * or has nothing to choose; rail_affinity.c is about it. */
 
-#define CHECK_HAS(text, part)                                                                      \
-    CHECK_MSG(strstr(text, part) != NULL, "\"%s\" is not in \"%s\"", part, text)
-
 static kvl_rail_table_t *table;
 static kvl_decision_t *decision;
 

@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_HAS(text, part)                                                                      \
-    CHECK_MSG(strstr(text, part) != NULL, "\"%s\" is not in \"%s\"", part, text)
-
 /* "NAME=value" texts, as an environment */
 static const char *get(const char *name, void *arg)
 {

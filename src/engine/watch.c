@@ -64,6 +64,9 @@ static void watch_due(kvl_timer_t *timer)
             suspect |= worker_look(engine, &engine->rails[rail], lane);
         }
     }
+    if (engine->listener) {
+        kvl_ucx_listener_sweep(engine->listener);
+    }
     (void)kvl_timer_set(&engine->timers, &engine->watch_timer,
                         kvl_time_add(kvl_now_ns(), suspect ? WATCH_AGAIN : WATCH_PAUSE), watch_due);
 }

@@ -127,6 +127,7 @@ kvl_status_t kvl_ep_accept(const kvl_ep_params_t *params, kvl_conn_t *conn, kvl_
         return ep ? kvl_ucx_error("ucp_ep_create", UCS_ERR_IO_ERROR) : KVL_ERR_NO_MEMORY;
     }
     memcpy(ep->peer, conn->peer, sizeof(ep->peer));
+    kvl_ucx_listener_admit(conn->listener, &conn->client);
     status = ep_create(ep, &ucp_params); /* UCX owns the request now, also when it fails */
     kvl_list_remove(&conn->link);
     kvl_free(conn);

@@ -13,7 +13,7 @@
 /* The listener and the connection requests that wait at it. A request is accepted (ep.c) or
  * rejected exactly once; destroying the listener rejects the rest.
  *
- * A listener that is destroyed while somebody connects takes the process along (quiet.c). So it is not
+ * A listener that is destroyed while somebody connects takes the process along (door.c). So it is not
  * destroyed but retired: it rejects whoever comes, and goes with its worker. */
 
 static void conn_refuse(kvl_ucx_listener_t *listener, ucp_conn_request_h request)
@@ -49,6 +49,7 @@ static void conn_arrived(ucp_conn_request_h request, void *arg)
     }
     conn->listener = listener;
     conn->ucp      = request;
+    conn->client   = attr.client_address;
     kvl_addr_format((const struct sockaddr *)&attr.client_address, conn->peer, sizeof(conn->peer));
     kvl_list_push_back(&listener->waiting, &conn->link);
     listener->func(conn, attr.client_id, listener->arg);
@@ -158,6 +159,7 @@ kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_co
     if (status != UCS_OK) {
         goto err_destroy;
     }
+    kvl_ucx_listener_guard(listener);
     *listener_p = listener;
     return KVL_OK;
 

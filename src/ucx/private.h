@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 
+#include <dirent.h>
 #include <ucp/api/ucp.h>
 
 /* Longest message that this folder takes from UCX text output; longer ones are cut. */
@@ -92,18 +93,24 @@ struct kvl_ucx_listener {
     kvl_addr_t addr;
     kvl_list_t waiting; /* kvl_conn_t */
     kvl_list_t link;    /* in worker->retired */
+    DIR *files;         /* of this process; where the sweep is */
+    bool guarded;       /* its socket has a filter */
+    int last_fd;        /* socket of the request accepted last */
 };
 
 struct kvl_conn {
     kvl_ucx_listener_t *listener;
     ucp_conn_request_h ucp;
     kvl_list_t link;
+    struct sockaddr_storage client;
     char peer[80];
 };
 
 /* listen.c: with the worker, see there */
 void kvl_ucx_listeners_free(kvl_worker_t *worker);
-/* quiet.c: before it is destroyed */
+/* door.c: once it listens; before a request is accepted; before the listener is destroyed */
+void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener);
+void kvl_ucx_listener_admit(kvl_ucx_listener_t *listener, const struct sockaddr_storage *peer);
 void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener);
 
 /* ---- status.c ---- */

@@ -214,6 +214,8 @@ typedef void (*kvl_conn_func_t)(kvl_conn_t *conn, uint64_t client_id, void *arg)
 kvl_status_t kvl_ucx_listen(kvl_worker_t *worker, const kvl_addr_t *addr, kvl_conn_func_t func,
                             void *arg, kvl_ucx_listener_t **listener_p);
 void kvl_ucx_listener_addr(const kvl_ucx_listener_t *listener, kvl_addr_t *addr_p);
+/* door.c: now and then; sends away who connected and brings no request */
+void kvl_ucx_listener_sweep(kvl_ucx_listener_t *listener);
 void kvl_ucx_listener_destroy(kvl_ucx_listener_t *listener); /* rejects what is still waiting */
 void kvl_conn_reject(kvl_conn_t *conn);
 void kvl_conn_peer(const kvl_conn_t *conn, char *text, size_t size);

@@ -7,12 +7,13 @@
 #include "base/log.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdlib.h>
 
 /* A worker is one lane on one rail. It is SERIALIZED: any thread may touch it, one at a time, and
  * the engine sees to that. kvl_worker_wake() is the exception that UCX allows from anywhere. */
 
-#define SETTLE_TIMEOUT (100 * KVL_MS)
+#define SETTLE_MS 100
 
 static kvl_status_t worker_handlers(kvl_worker_t *worker)
 {
@@ -114,15 +115,20 @@ err_free:
 /* Has UCX nothing to do for it any more? What its endpoints left behind may need a moment. */
 static bool worker_settles(kvl_worker_t *worker)
 {
-    int64_t end = kvl_time_add(kvl_now_ns(), SETTLE_TIMEOUT);
-    bool idle;
+    unsigned i;
 
-    do {
+    for (i = 0; i < SETTLE_MS; i++) {
         while (ucp_worker_progress(worker->ucp)) {
         }
-        idle = ucp_worker_arm(worker->ucp) == UCS_OK;
-    } while (!idle && kvl_now_ns() < end);
-    return idle;
+        if (ucp_worker_arm(worker->ucp) == UCS_OK) {
+            return true;
+        }
+        if (i) {
+            poll(NULL, 0, 1);
+        }
+    }
+    kvl_warn("worker: UCX has something to do for it that does not end; left behind");
+    return false;
 }
 
 void kvl_worker_destroy(kvl_worker_t *worker)

@@ -86,7 +86,7 @@ static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoin
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
 {
     unsigned slot = region->region.slot;
-    kvl_status_t status;
+    kvl_status_t status = KVL_OK;
 
     if (slot >= endpoint->rkey_count) {
         kvl_rkey_t **grown = kvl_realloc(endpoint->rkeys, (slot + 1) * sizeof(*grown));
@@ -101,7 +101,14 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
     if (!region->rkey_length) { /* a peer that is reached by messages only */
         return KVL_OK;
     }
-    status = kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
+    if (link->info.shared_memory) {
+        status = kvl_rkey_check(region->rkey, region->rkey_length, region->region.base[endpoint->rail],
+                                region->region.length);
+    }
+    if (status == KVL_OK) {
+        status =
+            kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length, &endpoint->rkeys[slot]);
+    }
     return status == KVL_OK ? region_judge(link, endpoint, region) : status;
 }
 
@@ -120,7 +127,7 @@ const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id)
 kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
                              const kvl_remote_region_t **region_p)
 {
-    kvl_link_region_t *region;
+    kvl_link_region_t *region = NULL;
     kvl_status_t status;
     unsigned i;
 
@@ -133,6 +140,8 @@ kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
     }
     if (status == KVL_OK) {
         *region_p = &region->region;
+    } else if (region) {
+        kvl_link_forget(link, &region->region);
     }
     return status;
 }

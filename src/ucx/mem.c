@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Registered memory, and remote keys. A region is registered once, at start; nothing on the data
+/* Registered memory. A region is registered once, at start; nothing on the data
  * path registers. 1.13.1 aborts in ucp_cleanup() with a region mapped: the context counts them. */
 
 static ucs_status_t mem_map(kvl_mem_t *mem)
@@ -119,45 +119,4 @@ kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p)
     return length <= room
                ? KVL_OK
                : kvl_error(KVL_ERR_LIMIT, "remote key: %zu bytes, %zu given", length, room);
-}
-
-kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p)
-{
-    kvl_rkey_t *rkey;
-    ucs_status_t status;
-
-    (void)length; /* UCX reads as far as the bytes say; the caller has checked where they end */
-    if (ep->state != EP_OPEN) {
-        return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
-    }
-    rkey = kvl_calloc(1, sizeof(*rkey));
-    if (!rkey) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "remote key: %zu bytes", sizeof(*rkey));
-    }
-    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_rkey_unpack(ep->ucp, packed, &rkey->ucp);
-    if (status != UCS_OK) {
-        kvl_free(rkey);
-        return kvl_ucx_error("ucp_ep_rkey_unpack", status);
-    }
-    *rkey_p = rkey;
-    return KVL_OK;
-}
-
-void kvl_rkey_destroy(kvl_rkey_t *rkey)
-{
-    if (!rkey) {
-        return;
-    }
-    ucp_rkey_destroy(rkey->ucp);
-    kvl_free(rkey);
-}
-
-kvl_status_t kvl_rkey_pointer(kvl_rkey_t *rkey, uint64_t remote, void **address_p)
-{
-    ucs_status_t status =
-        kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_rkey_ptr(rkey->ucp, remote, address_p);
-
-    return status == UCS_OK
-               ? KVL_OK
-               : kvl_error(KVL_ERR_UNSUPPORTED, "remote key: the memory is not shared");
 }

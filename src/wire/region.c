@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A blob is magic "KVLR", version 1, nonce 8, and the record of the region; nothing follows. */
+/* A blob is magic "KVLR", version 1, nonce 8, the record of the region, and the hash
+ * (XXH3, 64 bits) of all that; nothing follows. */
 #include "wire/region.h"
 
 #include "base/error.h"
 
 #include <assert.h>
+#include <xxhash.h>
 
 #define REGION_SIZE (4 + 1 + 2 * 8 + 2) /* without the rkey */
 #define BLOB_MAGIC  UINT32_C(0x524c564b)
-#define BLOB_SIZE   (4 + 1 + 8)
+#define BLOB_SIZE   (4 + 1 + 8 + 8)
 
 size_t kvl_wr_region_size(const kvl_wire_region_t *m)
 {
@@ -77,6 +79,7 @@ size_t kvl_put_region_blob(void *data, size_t size, const kvl_region_blob_t *m)
     kvl_wr_uint(&w, KVL_WIRE_VERSION, 1);
     kvl_wr_uint(&w, m->nonce, 8);
     kvl_wr_region(&w, &m->region);
+    kvl_wr_uint(&w, XXH3_64bits(w.data, w.used), 8);
     return w.used;
 }
 
@@ -84,7 +87,7 @@ kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_
 {
     kvl_rbuf_t r           = {.data = data, .size = size, .message = "region blob"};
     kvl_region_blob_t blob = {0};
-    uint64_t version;
+    uint64_t version, hash;
 
     if (kvl_rd_uint(&r, 4, "magic") != BLOB_MAGIC) {
         kvl_rd_fault(&r, "magic", "not a region that kvlane exported");
@@ -96,6 +99,10 @@ kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_
     }
     blob.nonce = kvl_rd_uint(&r, 8, "nonce");
     kvl_rd_region(&r, &blob.region);
+    hash = kvl_rd_uint(&r, 8, "hash");
+    if (!r.fault_field && hash != XXH3_64bits(data, size - 8)) {
+        kvl_rd_fault(&r, "hash", "the bytes do not have it: damaged");
+    }
     if (kvl_wire_close(&r) == KVL_OK) {
         *m = blob;
         return KVL_OK;

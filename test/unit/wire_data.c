@@ -108,6 +108,7 @@ static const uint8_t blob_bytes[] = {
     0, 0x10, 0, 0, 0, 0, 0, 0,                      /* base 4096 */
     0, 0x20, 0, 0, 0, 0, 0, 0,                      /* length 8192 */
     3, 0, 1, 2, 3,                                  /* rkey */
+    0x40, 0x10, 0xf0, 0x11, 0xb8, 0x3d, 0x19, 0x74, /* XXH3 of the above */
 };
 /* clang-format on */
 
@@ -134,7 +135,7 @@ TEST(wire_region_blob, has_the_bytes_written_by_hand)
     REQUIRE(kvl_get_region_blob(blob_bytes, sizeof(blob_bytes), &m) == KVL_OK);
     CHECK(m.nonce == UINT64_C(0x1122334455667788) && m.region.id == 6 && m.region.rail == 2);
     CHECK(m.region.base == 4096 && m.region.length == 8192 && m.region.rkey_length == 3);
-    CHECK(m.region.rkey == blob_bytes + sizeof(blob_bytes) - 3);
+    CHECK(m.region.rkey == blob_bytes + sizeof(blob_bytes) - 11);
 }
 
 static kvl_status_t blob_changed(size_t at, uint8_t byte)
@@ -154,10 +155,20 @@ TEST(wire_region_blob, names_the_field_that_is_wrong)
     check_fault(blob_changed(0, 'k'), "region blob: magic");
     CHECK_EQ(blob_changed(4, 2), KVL_ERR_VERSION);
     check_fault(blob_changed(27, 0), "region blob: region length");
-    check_fault(blob_changed(34, 4), "region blob: rkey:");
-    check_fault(blob_changed(34, 2), "region blob: body");
+    check_fault(blob_changed(34, 12), "region blob: rkey:");
+    check_fault(blob_changed(34, 4), "region blob: hash: runs");
+    check_fault(blob_changed(34, 2), "region blob: hash: the bytes");
     check_fault(blob_changed(35, 0x7f), "region blob: rkey_length");
     check_fault(kvl_get_region_blob(NULL, 0, &m), "region blob: magic");
+}
+
+TEST(wire_region_blob, is_refused_with_any_bit_changed)
+{
+    size_t bit;
+
+    for (bit = 0; bit < 8 * sizeof(blob_bytes); bit++) {
+        CHECK(blob_changed(bit / 8, (uint8_t)(blob_bytes[bit / 8] ^ 1u << bit % 8)) != KVL_OK);
+    }
 }
 
 TEST(wire_stats, has_the_bytes_written_by_hand)

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Remote keys. UCX trusts the bytes of one, and where it cannot map the peer's shared memory (the peer was
+ * killed a moment ago, no file or address space is left) it frees what it never made: the process crashes
+ * (1.13 to 1.22). So for shared memory the bytes are checked and the mapping is tried here first. A peer
+ * that dies between the try and UCX's own is left: some microseconds. */
+
+enum {
+    KEY_MAP     = 8,
+    KEY_ENTRIES = 9
+}; /* u64 memory domains, u8 kind, then u8 length and bytes of each */
+
+/* how UCX says where its posix shared memory is */
+typedef struct {
+    uint64_t id, address, length;
+} mapping_t;
+
+#define MAPPING_PROC     (UINT64_C(1) << 63) /* /proc/PID/fd/N; else a name in /dev/shm */
+#define MAPPING_SHM      (UINT64_C(1) << 62)
+#define MAPPING_ID       ((UINT64_C(1) << 60) - 1)
+#define MAPPING_PID_BITS 30
+
+static bool mapping_is(const void *entry, unsigned length, mapping_t *mapping)
+{
+    if (length < sizeof(*mapping)) {
+        return false;
+    }
+    memcpy(mapping, entry, sizeof(*mapping));
+    return mapping->id & (MAPPING_PROC | MAPPING_SHM);
+}
+
+static kvl_status_t mapping_refused(const char *path, uint64_t length)
+{
+    int error = errno;
+
+    if (error == ENOENT || error == ESRCH || error == ENXIO) {
+        return kvl_error(KVL_ERR_PEER, "shared memory of the peer: %s: the peer is gone", path);
+    }
+    return kvl_error(
+        KVL_ERR_LIMIT,
+        "shared memory of the peer: %s, %llu bytes: %s; see `ulimit -n' and `ulimit -v'", path,
+        (unsigned long long)length, strerror(error));
+}
+
+static kvl_status_t mapping_try(const mapping_t *mapping)
+{
+    uint64_t id         = mapping->id & MAPPING_ID;
+    kvl_status_t status = KVL_OK;
+    struct stat file;
+    char path[64];
+    void *memory;
+    int fd;
+
+    if (mapping->id & MAPPING_PROC) {
+        snprintf(path, sizeof(path), "/proc/%u/fd/%u",
+                 (unsigned)(id & ((1u << MAPPING_PID_BITS) - 1)),
+                 (unsigned)(id >> MAPPING_PID_BITS));
+    } else {
+        snprintf(path, sizeof(path), "/dev/shm/ucx_shm_posix_%llx", (unsigned long long)id);
+    }
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return mapping_refused(path, mapping->length);
+    }
+    if (fstat(fd, &file) || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < mapping->length) {
+        status =
+            kvl_error(KVL_ERR_PROTOCOL, "shared memory of the peer: %s does not have %llu bytes",
+                      path, (unsigned long long)mapping->length);
+    } else {
+        memory = mmap(NULL, mapping->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (memory == MAP_FAILED) {
+            status = mapping_refused(path, mapping->length);
+        } else {
+            munmap(memory, mapping->length);
+        }
+    }
+    close(fd);
+    return status;
+}
+
+static bool mapping_holds(const mapping_t *mapping, uint64_t base, uint64_t length)
+{
+    return base >= mapping->address && length <= mapping->length &&
+           base - mapping->address <= mapping->length - length;
+}
+
+kvl_status_t kvl_rkey_check(const void *packed, size_t length, uint64_t base, uint64_t bytes)
+{
+    const uint8_t *key  = packed;
+    size_t at           = KEY_ENTRIES;
+    kvl_status_t status = KVL_OK;
+    mapping_t mapping;
+    uint64_t domains;
+
+    if (length < KEY_ENTRIES) {
+        return kvl_error(KVL_ERR_PROTOCOL, "remote key: %zu bytes", length);
+    }
+    for (memcpy(&domains, key, KEY_MAP); domains && status == KVL_OK; domains &= domains - 1) {
+        unsigned size = at < length ? key[at] : 0;
+
+        if (at >= length || size > length - at - 1) {
+            return kvl_error(KVL_ERR_PROTOCOL, "remote key: ends within what it says");
+        }
+        if (mapping_is(key + at + 1, size, &mapping)) {
+            status =
+                mapping_holds(&mapping, base, bytes)
+                    ? mapping_try(&mapping)
+                    : kvl_error(KVL_ERR_PROTOCOL, "remote key: of other memory than the region's");
+        }
+        at += 1 + size;
+    }
+    return status;
+}
+
+kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p)
+{
+    kvl_rkey_t *rkey;
+    ucs_status_t status;
+
+    (void)length; /* UCX reads as far as the bytes say; the caller has checked where they end */
+    if (ep->state != EP_OPEN) {
+        return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
+    }
+    rkey = kvl_calloc(1, sizeof(*rkey));
+    if (!rkey) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "remote key: %zu bytes", sizeof(*rkey));
+    }
+    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_rkey_unpack(ep->ucp, packed, &rkey->ucp);
+    if (status != UCS_OK) {
+        kvl_free(rkey);
+        return kvl_ucx_error("ucp_ep_rkey_unpack", status);
+    }
+    *rkey_p = rkey;
+    return KVL_OK;
+}
+
+void kvl_rkey_destroy(kvl_rkey_t *rkey)
+{
+    if (!rkey) {
+        return;
+    }
+    ucp_rkey_destroy(rkey->ucp);
+    kvl_free(rkey);
+}
+
+kvl_status_t kvl_rkey_pointer(kvl_rkey_t *rkey, uint64_t remote, void **address_p)
+{
+    ucs_status_t status =
+        kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_rkey_ptr(rkey->ucp, remote, address_p);
+
+    return status == UCS_OK
+               ? KVL_OK
+               : kvl_error(KVL_ERR_UNSUPPORTED, "remote key: the memory is not shared");
+}

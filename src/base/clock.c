@@ -110,7 +110,7 @@ void kvl_timers_cleanup(kvl_timers_t *timers)
 
 kvl_status_t kvl_timers_reserve(kvl_timers_t *timers, size_t count)
 {
-    kvl_status_t st = timers_grow(timers, timers->reserved + count);
+    kvl_status_t st = timers_grow(timers, timers->count + timers->reserved + count);
 
     if (st == KVL_OK) {
         timers->reserved += count;
@@ -128,9 +128,10 @@ kvl_status_t kvl_timer_set(kvl_timers_t *timers, kvl_timer_t *timer, int64_t at_
                            kvl_timer_func_t func)
 {
     if (!kvl_timer_armed(timer)) {
-        kvl_status_t st = timers_grow(timers, timers->count + 1);
+        /* not into the room of those that reserved, as long as there is memory */
+        kvl_status_t st = timers_grow(timers, timers->count + 1 + timers->reserved);
 
-        if (st != KVL_OK) {
+        if (st != KVL_OK && timers->count == timers->capacity) {
             return st;
         }
         timers_place(timers, timers->count++, timer);

@@ -249,6 +249,19 @@ kvl_status_t kvl_cache_session(kvl_cache_t *cache, kvl_session_info_t *info_p)
 
 /* ---- submit ---- */
 
+/* Who destroys the cache meanwhile waits for the last one that is in it. */
+static void submit_failed(kvl_cache_t *cache)
+{
+    kvl_engine_t *engine = cache->engine;
+
+    kvl_engine_enter(engine);
+    if (atomic_fetch_sub(&cache->open, 1) == 1 && atomic_load(&cache->closing)) {
+        atomic_store(&cache->quiet, 1);
+        kvl_engine_notify(engine, false);
+    }
+    kvl_engine_leave(engine);
+}
+
 kvl_status_t kvl_cache_submit(kvl_cache_t *cache, kvl_cache_op_t op, const kvl_item_t *items,
                               size_t count, const kvl_batch_params_t *params, kvl_batch_t **batch_p)
 {
@@ -265,7 +278,7 @@ kvl_status_t kvl_cache_submit(kvl_cache_t *cache, kvl_cache_op_t op, const kvl_i
         status = kvl_job_create(cache, op, items, count, params, &job);
     }
     if (status != KVL_OK) {
-        atomic_fetch_sub(&cache->open, 1);
+        submit_failed(cache);
         return status;
     }
     kvl_job_hold(job, 1);

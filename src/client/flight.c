@@ -210,7 +210,7 @@ unsigned kvl_lease_send(kvl_cache_t *cache)
 {
     unsigned sent = 0;
 
-    if (kvl_link_state(cache->link) == KVL_LINK_UP) {
+    if (kvl_cache_is_up(cache)) {
         sent += back_list_send(cache, &cache->reads, KVL_MSG_RELEASE);
         sent += back_list_send(cache, &cache->writes, KVL_MSG_ABORT);
     }

@@ -211,6 +211,7 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
         engine->settings = kvl_config_settings(engine->config);
         kvl_config_apply_process(engine->config);
         status = engine_nonce(&engine->nonce);
+        engine->last_region_id = (uint32_t)(engine->nonce >> 32);
     }
     if (status == KVL_OK) {
         status = engine_rails(engine, params ? params->address : NULL);

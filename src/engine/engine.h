@@ -91,7 +91,7 @@ void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns);
 /* ---- regions (region.c) ---- */
 struct kvl_region {
     kvl_engine_t *engine;          /* constant after create */
-    uint32_t id;                   /* constant; never reused within the engine's life, from 1 */
+    uint32_t id;                   /* constant; never reused within the engine's life, not 0 */
     void *address;                 /* constant */
     size_t length;                 /* constant */
     kvl_mem_t *mems[KVL_RAILS_MAX];/* constant */

@@ -68,7 +68,7 @@ struct kvl_engine {
     /* under region_lock */
     pthread_mutex_t region_lock;
     kvl_list_t regions;
-    uint32_t last_region_id;
+    uint32_t last_region_id; /* begins anywhere: what a peer knows of an earlier engine is not found here */
 };
 
 /* loop.c */

@@ -78,7 +78,8 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     pthread_mutex_lock(&engine->region_lock);
     status = region_map(region);
     if (status == KVL_OK) {
-        region->id = ++engine->last_region_id;
+        engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
+        region->id = engine->last_region_id;
         kvl_list_push_back(&engine->regions, &region->link);
     }
     pthread_mutex_unlock(&engine->region_lock);

@@ -98,8 +98,9 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
         endpoint->rkeys      = grown;
         endpoint->rkey_count = slot + 1;
     }
-    if (!region->rkey_length) { /* a peer that is reached by messages only */
-        return KVL_OK;
+    if (!region->rkey_length ||
+        (link->put_mode == KVL_MODE_IS_MESSAGE && link->get_mode == KVL_MODE_IS_MESSAGE)) {
+        return KVL_OK; /* by messages only */
     }
     if (link->info.shared_memory) {
         status = kvl_rkey_check(region->rkey, region->rkey_length, region->region.base[endpoint->rail],

@@ -145,7 +145,7 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
-    uint64_t count  = (memory_bytes + KVL_SLAB_MAX - 1) / KVL_SLAB_MAX;
+    uint64_t count  = memory_bytes / KVL_SLAB_MAX + (memory_bytes % KVL_SLAB_MAX != 0);
     uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
     uint64_t length = memory_bytes / count / unit * unit;
     kvl_room_t room;

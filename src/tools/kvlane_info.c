@@ -121,16 +121,19 @@ static int print_line(json_t *json)
 
 /* ---- -c ---- */
 
-static void print_option(const char *name, const char *value, const char *origin, void *arg)
+static void print_option(const char *name, const char *value, const char *origin, bool ctrl,
+                         void *arg)
 {
     (void)arg;
-    printf("  %-25s  %-16s  %s\n", name, value, origin);
+    printf("  %-8s  %-25s  %-16s  %s\n", ctrl ? "ctrl" : "data, sg", name, value, origin);
 }
 
-static void add_option(const char *name, const char *value, const char *origin, void *arg)
+static void add_option(const char *name, const char *value, const char *origin, bool ctrl,
+                       void *arg)
 {
-    json_array_append_new(
-        arg, json_pack("{s:s, s:s, s:s}", "name", name, "value", value, "source", origin));
+    json_array_append_new(arg,
+                          json_pack("{s:s, s:s, s:s, s:s}", "lanes", ctrl ? "ctrl" : "data, sg",
+                                    "name", name, "value", value, "source", origin));
 }
 
 static int engine_start(const kvl_config_t *config, kvl_engine_t **engine_p)

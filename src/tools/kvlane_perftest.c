@@ -9,6 +9,7 @@
 #include "tools/perftest/server.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* kvlane_perftest in the manner of ucx_perftest: without HOST it serves, with HOST (or -l) it runs
@@ -103,14 +104,25 @@ static int run_sizes(session_t *session, const char *name)
 /* Calls @a each for every name of -t; stops at the first code that is not 0. */
 static int each_test(session_t *session, int (*each)(session_t *session, const char *name))
 {
-    char names[256], *rest, *name;
-    int code = KVL_EXIT_OK;
+    const char *tests = session->options.tests == NULL ? "put" : session->options.tests;
+    char *names       = strdup(tests), *rest, *name;
+    int code          = KVL_EXIT_OK;
+    bool any          = false;
 
-    snprintf(names, sizeof(names), "%s",
-             session->options.tests == NULL ? "put" : session->options.tests);
+    if (names == NULL) {
+        perf_fail("no memory");
+        return KVL_EXIT_FAILED;
+    }
     for (name = strtok_r(names, ",", &rest); name != NULL && code == KVL_EXIT_OK;
          name = strtok_r(NULL, ",", &rest)) {
+        any  = true;
         code = each(session, name);
+    }
+    free(names);
+    if (!any) {
+        perf_fail("-t '%s': names no test; there are:", tests);
+        perf_test_list(stderr);
+        code = KVL_EXIT_USAGE;
     }
     return code;
 }

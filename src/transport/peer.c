@@ -64,11 +64,12 @@ static const kvl_link_ops_t peer_ops = {
 
 static void peer_closed(kvl_link_t *link, void *arg)
 {
-    kvl_peer_t *peer = arg;
+    kvl_peer_t *peer     = arg;
+    kvl_engine_t *engine = peer->engine;
 
     kvl_link_destroy(link);
     atomic_store_explicit(&peer->closed, 1, memory_order_release);
-    kvl_engine_notify(peer->engine, false);
+    kvl_engine_notify(engine, false);
 }
 
 kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t timeout_ms,
@@ -138,13 +139,18 @@ void kvl_peer_close(kvl_peer_t *peer)
     kvl_link_close(peer->link, peer_closed, peer);
     kvl_engine_leave(peer->engine);
     kvl_engine_wait(peer->engine, &peer->closed, KVL_TIME_MAX);
+    kvl_engine_enter(peer->engine); /* who set the flag is out of here */
     while (!kvl_list_empty(&peer->remotes)) { /* remotes that the caller kept become harmless */
         kvl_remote_t *remote = kvl_container(peer->remotes.next, kvl_remote_t, link);
 
         kvl_list_remove(&remote->link);
         remote->peer   = NULL;
         remote->region = NULL;
+        if (remote->released) {
+            kvl_free(remote);
+        }
     }
+    kvl_engine_leave(peer->engine);
     kvl_free(peer);
 }
 
@@ -170,7 +176,12 @@ kvl_status_t kvl_remote_import(kvl_peer_t *peer, const void *blob, size_t length
     memcpy(remote->rkey, in.region.rkey, in.region.rkey_length);
     remote->wire.rkey = remote->rkey;
     kvl_engine_enter(peer->engine);
-    status = kvl_link_import(peer->link, &remote->wire, &remote->region);
+    status = kvl_link_state(peer->link) == KVL_LINK_UP
+                 ? kvl_link_import(peer->link, &remote->wire, &remote->region)
+                 : kvl_link_want(peer->link);
+    if (status == KVL_INPROGRESS) { /* peer_up() imports it */
+        status = KVL_OK;
+    }
     if (status == KVL_OK) {
         kvl_list_push_back(&peer->remotes, &remote->link);
     }
@@ -198,7 +209,9 @@ void kvl_remote_release(kvl_remote_t *remote)
 
         kvl_engine_enter(engine);
         if (atomic_load(&remote->users)) {
-            kvl_error_log("peer: a remote region was released under a transfer; it is kept");
+            kvl_error_log("peer: a remote region was released under a transfer; it is kept until the peer is "
+                          "closed");
+            remote->released = true;
             kvl_engine_leave(engine);
             return;
         }

@@ -28,6 +28,7 @@ struct kvl_remote {
     kvl_peer_t *peer; /* constant */
     kvl_list_t link;  /* in peer->remotes */
     const kvl_remote_region_t *region; /* NULL while the link is down; engine thread only */
+    bool released;                     /* by the caller, under a transfer; engine thread only */
     kvl_wire_region_t wire;
     _Atomic long users; /* transfers under way */
     uint8_t rkey[KVL_WIRE_RKEY_MAX];

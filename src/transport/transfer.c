@@ -88,6 +88,7 @@ static void transfer_blame(transfer_t *transfer, kvl_status_t status, const char
 {
     if (transfer->status == KVL_OK) {
         transfer->status = status;
+        kvl_batch_fail(&transfer->batch, status);
         kvl_batch_blame(&transfer->batch, "transfer to %s: %s", kvl_link_address(transfer->peer->link),
                         text);
     }
@@ -137,8 +138,23 @@ static bool transfer_needs_fin(const transfer_t *transfer, uint32_t *ops_p)
     return *ops_p || transfer->has_notification;
 }
 
+/* The target learns how many ops to wait for, so that it can forget a put that ended early. */
+static void transfer_tell_end(transfer_t *transfer, uint32_t ops)
+{
+    kvl_link_t *link   = transfer->peer->link;
+    kvl_xfer_fin_t fin = {.transfer = transfer->number, .ops = ops};
+    kvl_wbuf_t *w      = kvl_link_state(link) == KVL_LINK_UP ? kvl_link_call_begin(link) : NULL;
+
+    if (w) {
+        kvl_put_xfer_fin(w, &fin);
+        (void)kvl_link_call_send(link, KVL_MSG_XFER_FIN, NULL, KVL_TIME_MAX);
+    }
+}
+
 static void transfer_finish(transfer_t *transfer)
 {
+    bool needs;
+
     kvl_link_t *link   = transfer->peer->link;
     kvl_xfer_fin_t fin = {.transfer            = transfer->number,
                           .has_notification    = transfer->has_notification,
@@ -147,7 +163,11 @@ static void transfer_finish(transfer_t *transfer)
     kvl_status_t status = KVL_ERR_NO_MEMORY;
     kvl_wbuf_t *w;
 
-    if (transfer->status != KVL_OK || !transfer_needs_fin(transfer, &fin.ops)) {
+    needs = transfer_needs_fin(transfer, &fin.ops);
+    if (transfer->status != KVL_OK || !needs) {
+        if (fin.ops) {
+            transfer_tell_end(transfer, fin.ops);
+        }
         transfer_complete(transfer);
         return;
     }
@@ -302,9 +322,7 @@ void kvl_transfers_start(kvl_peer_t *peer)
 void kvl_transfers_down(kvl_peer_t *peer, kvl_status_t status, const char *text)
 {
     if (status == KVL_ERR_CANCELED && !peer->closing) { /* a reset of our own: they wait for the next link */
-        if (!kvl_list_empty(&peer->waiting)) {
-            kvl_link_want(peer->link);
-        }
+        kvl_link_want(peer->link);
         return;
     }
     while (!kvl_list_empty(&peer->waiting)) {
@@ -481,7 +499,7 @@ kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
     kvl_status_t status;
     size_t i;
 
-    status = transfer_check(peer, in);
+    status = batch_p ? transfer_check(peer, in) : kvl_error(KVL_ERR_INVALID, "transfer: batch_p is NULL");
     if (status == KVL_OK) {
         status = kvl_batch_deadline(peer->engine, params, &deadline);
     }

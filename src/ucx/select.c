@@ -21,8 +21,7 @@
  * peer that is killed in the middle of one holds up all others (engine/watch.c). KVLANE_CTRL_UCX_TLS decides
  * otherwise. */
 
-#define SELECT_AUTO      "^cma,sysv"
-#define SELECT_AUTO_CTRL "^cma,sysv,posix,xpmem,knem"
+#define SELECT_AUTO "^cma,sysv"
 
 typedef struct {
     bool automatic, tcp, shm, rdma;
@@ -143,13 +142,43 @@ static void select_add_rdma(const kvl_tables_t *tables, char *tls, char *devices
 
 /* Once a device is named, every other network device is off: those that the wish needs are named
  * as well. */
-static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const char *device, bool ctrl,
-                          kvl_selection_t *selection)
+static bool select_has(const kvl_tables_t *tables, const char *name)
+{
+    kvl_transport_t transport;
+
+    for (size_t i = 0; kvl_tables_transport(tables, i, &transport); i++) {
+        if (strcmp(transport.transport, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Everything but shared memory; UCX warns of names that it does not know. */
+static void select_auto_ctrl(const kvl_tables_t *tables, char *tls)
+{
+    static const char *const shared[] = {"cma", "sysv", "posix", "xpmem", "knem"};
+    char without[KVL_SELECT_MAX / 2]  = "";
+
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++) {
+        if (select_has(tables, shared[i])) {
+            list_add(without, shared[i]);
+        }
+    }
+    snprintf(tls, KVL_SELECT_MAX, "%s%s", without[0] ? "^" : "all", without);
+}
+
+static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const char *device,
+                          bool ctrl, kvl_selection_t *selection)
 {
     bool devices_named = selection->devices[0] != '\0';
 
     if (wish->automatic) {
-        snprintf(selection->tls, sizeof(selection->tls), "%s", ctrl ? SELECT_AUTO_CTRL : SELECT_AUTO);
+        if (ctrl) {
+            select_auto_ctrl(tables, selection->tls);
+        } else {
+            list_add(selection->tls, SELECT_AUTO);
+        }
     } else {
         if (wish->rdma) {
             select_add_rdma(tables, selection->tls, NULL);
@@ -168,8 +197,8 @@ static void select_finish(const kvl_tables_t *tables, const wish_t *wish, const 
     }
 }
 
-kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const char *device, bool ctrl,
-                        kvl_selection_t *selection_p)
+kvl_status_t kvl_select(const kvl_tables_t *tables, const char *rails, const char *device,
+                        bool ctrl, kvl_selection_t *selection_p)
 {
     char copy[KVL_SELECT_MAX];
     char *rest, *token;

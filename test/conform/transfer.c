@@ -103,6 +103,7 @@ static kvl_status_t transfer(const kvl_transfer_t *in)
 
     if (status == KVL_INPROGRESS) {
         status = kvl_batch_wait(batch, -1);
+        CHECK((status == KVL_OK) == (kvl_batch_cause(batch)[0] == '\0'));
         CHECK_EQ(kvl_batch_release(batch), KVL_OK);
     }
     return status;

@@ -98,6 +98,9 @@ static void moves_and_verifies(const char *rails, const char *const more[])
     CHECK(number(result, "bytes") > 0);
     CHECK_EQ(number(result, "verified_bytes"), number(result, "bytes"));
     CHECK(json_real_value(json_object_get(result, "gbps")) > 0);
+    /* plain UCX too: it is what kvlane is compared with */
+    CHECK_STR_EQ(json_string_value(json_object_get(result, "transport")),
+                 strcmp(rails, "shm") == 0 ? "posix" : rails);
     json_decref(result);
 }
 
@@ -398,6 +401,18 @@ static int end_by(int signal_number, const char *test)
     }
     CHECK_EQ(program_segments_left(segments), 0);
     return code;
+}
+
+TEST(perftest_local, refuses_tests_and_sizes_that_make_no_sense)
+{
+    CHECK_EQ(program_run("kvlane_perftest", ARGS("-l", "-t", ","), out, err), 2);
+    CHECK_HAS(err, "names no test");
+    CHECK_EQ(program_run("kvlane_perftest",
+                         ARGS("-l", "-t", "retrieve", "--page-tokens", "65536",
+                              "--bytes-per-token-layer", "256T"),
+                         out, err),
+             2);
+    CHECK_HAS(err, "more than 1 TiB");
 }
 
 TEST(perftest_local, ends_cleanly_when_it_is_interrupted)

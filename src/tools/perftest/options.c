@@ -368,13 +368,17 @@ static int resolve_settings(perf_options_t *options)
     return 0;
 }
 
+#define ITEM_MAX (UINT64_C(1) << 40)
+
 static int choose_size(perf_options_t *options)
 {
     const perf_test_t *test = options->test;
 
     if (strcmp(test->name, "retrieve") == 0) {
-        options->size     = options->page_tokens * options->token_layer_bytes;
         options->segments = (unsigned)options->layers;
+        if (__builtin_mul_overflow(options->page_tokens, options->token_layer_bytes, &options->size)) {
+            options->size = UINT64_MAX; /* refused below */
+        }
     } else if (strcmp(test->name, "trace") == 0 && options->block_bytes != 0) {
         options->segments = options->segments == 0 ? test->segments : options->segments;
         options->size     = options->block_bytes / options->segments;
@@ -392,7 +396,7 @@ static int choose_size(perf_options_t *options)
 int perf_options_choose(perf_options_t *options, const char *name)
 {
     const perf_test_t *test = perf_test_find(name);
-    uint64_t batches;
+    uint64_t batches, item;
 
     if (test == NULL) {
         perf_fail("-t %s: no such test; there are:", name);
@@ -402,6 +406,10 @@ int perf_options_choose(perf_options_t *options, const char *name)
     options->test = test;
     if (choose_size(options)) {
         return -1;
+    }
+    if (__builtin_mul_overflow(options->size, (uint64_t)options->segments, &item) || item > ITEM_MAX) {
+        return perf_fail("%u segments of %llu bytes: an item of more than 1 TiB", options->segments,
+                         (unsigned long long)options->size);
     }
     if (options->batch == 0) {
         options->batch = test->batch;

@@ -10,14 +10,17 @@
  * moment, asked what it set, and thrown away. What it lists is put into the environment of this
  * process, which runs plain loops only. */
 
-static void take_option(const char *name, const char *value, const char *origin, void *arg)
+static void take_option(const char *name, const char *value, const char *origin, bool ctrl,
+                        void *arg)
 {
     char variable[96];
 
     (void)origin;
     (void)arg;
-    snprintf(variable, sizeof(variable), "UCX_%.80s", name);
-    setenv(variable, value, 1);
+    if (!ctrl) { /* the plain loops move pages */
+        snprintf(variable, sizeof(variable), "UCX_%.80s", name);
+        setenv(variable, value, 1);
+    }
 }
 
 int perf_raw_settings(const char *address)

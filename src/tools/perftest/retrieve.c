@@ -145,7 +145,7 @@ static int retrieve_run(retrieve_t *retrieve, perf_options_t *options, perf_resu
         return -1;
     }
     result->seconds += result->lookup_seconds;
-    result->tokens       = found * options->page_tokens;
+    result->tokens       = result->items * options->page_tokens; /* what -T let through */
     result->tokens       = result->tokens > options->tokens ? options->tokens : result->tokens;
     result->tokens_per_s = result->seconds > 0 ? (double)result->tokens / result->seconds : 0;
     result->has_retrieve = true;

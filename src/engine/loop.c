@@ -245,13 +245,15 @@ static void guest_drive(kvl_engine_t *engine, _Atomic int *flag, int64_t until_n
 
 /* under lock: the token is somebody else's; sleep until something changes. Asks the progress
  * thread, if it is the one, to give way. */
-static void guest_sleep(kvl_engine_t *engine, int64_t until_ns)
+static void guest_sleep(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / KVL_SECOND, .tv_nsec = until_ns % KVL_SECOND};
 
     atomic_fetch_add(&engine->sleepers, 1);
     kvl_engine_wake(engine);
-    pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+    if (!atomic_load(flag)) { /* who sets it looks at sleepers afterwards (kvl_engine_notify) */
+        pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+    }
     atomic_fetch_sub(&engine->sleepers, 1);
 }
 
@@ -266,7 +268,7 @@ bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
     engine->guests++;
     while (!atomic_load_explicit(flag, memory_order_acquire) && kvl_now_ns() < until_ns) {
         if (engine->owned || atomic_load(&engine->wanting)) {
-            guest_sleep(engine, until_ns);
+            guest_sleep(engine, flag, until_ns);
             continue;
         }
         token_take(engine);

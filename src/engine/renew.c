@@ -110,21 +110,19 @@ unsigned kvl_engine_renew_step(kvl_engine_t *engine)
     int64_t now         = engine->now_ns;
     kvl_status_t status = KVL_INPROGRESS;
 
-    if (atomic_load(&engine->lost)) {
-        return 0;
-    }
     if (now >= engine->renew_next_ns && is_unused(engine)) {
         status = workers_replace(engine);
     }
     if (status == KVL_OK) {
         engine->renewing = false;
+        atomic_store(&engine->lost, false);
         kvl_info("engine: all lanes work again");
         return 1;
     }
     if (status != KVL_INPROGRESS) {
         engine->renew_next_ns = kvl_time_add(now, RENEW_AGAIN);
     }
-    if (now > kvl_time_add(engine->renew_began_ns, RENEW_TIMEOUT)) {
+    if (now > kvl_time_add(engine->renew_began_ns, RENEW_TIMEOUT) && !atomic_load(&engine->lost)) {
         kvl_error_log("engine: a stuck lane cannot be started anew (%s): only a new process helps",
                       status == KVL_INPROGRESS ? "its endpoints do not close" : kvl_error_text());
         atomic_store(&engine->lost, true);

@@ -146,7 +146,7 @@ static void link_begin_reset(kvl_link_t *link)
     } else if (link->status != KVL_OK && !link->attempts) {
         kvl_warn("link: %s", link->cause);
     }
-    link->failed = false;
+    link->failed = link->up_due = false;
     link->state  = KVL_LINK_RESETTING;
     kvl_fill_stop(&link->fill);
     link->resets++;

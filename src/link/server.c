@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "link/server_private.h"
@@ -96,6 +97,7 @@ static void server_forget_waiting(kvl_server_t *server)
     while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
         kvl_free(kvl_container(node, kvl_waiting_t, link));
     }
+    server->waiting_count = 0;
 }
 
 static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
@@ -107,7 +109,7 @@ static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
         server_forget_waiting(server);
         return;
     }
-    waiting = server->closing ? NULL : kvl_malloc(sizeof(*waiting));
+    waiting = server->closing || server->waiting_count == WAITING_MAX ? NULL : kvl_malloc(sizeof(*waiting));
     if (!waiting) {
         server->stats.rejected++;
         kvl_conn_reject(conn);
@@ -116,6 +118,34 @@ static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
     waiting->conn      = conn;
     waiting->client_id = client_id;
     kvl_list_push_back(&server->waiting, &waiting->link);
+    server->waiting_count++;
+}
+
+#define FILES_SPARE        32 /* for what UCX opens by itself, a lane that is renewed, ... */
+#define FILES_PER_ENDPOINT 3
+
+/* UCX aborts the process, or serves nobody any more, when it cannot open a file. */
+bool kvl_server_has_files(const kvl_server_t *server, unsigned endpoints)
+{
+    const kvl_list_t *node;
+
+    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
+        const kvl_session_t *session = kvl_container(node, kvl_session_t, link);
+        unsigned agreed              = KVL_SESSION_ENDPOINTS(session->terms.sg_endpoints);
+
+        endpoints += agreed > session->guest_count ? agreed - session->guest_count : 0; /* they will come */
+    }
+    return kvl_files_left(FILES_SPARE + FILES_PER_ENDPOINT * endpoints);
+}
+
+bool kvl_server_has_connections(const kvl_server_t *server, unsigned sg_endpoints)
+{
+    const kvl_list_t *node;
+
+    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
+        sg_endpoints += kvl_container(node, kvl_session_t, link)->terms.sg_endpoints;
+    }
+    return sg_endpoints <= kvl_ucx_connections_max();
 }
 
 static bool server_wants(kvl_server_t *server, uint64_t nonce, unsigned lane)
@@ -123,15 +153,16 @@ static bool server_wants(kvl_server_t *server, uint64_t nonce, unsigned lane)
     kvl_list_t *node;
 
     if (lane == KVL_LANE_CTRL) {
-        return server->session_count < kvl_engine_settings(server->engine)->max_sessions;
+        return server->session_count < kvl_engine_settings(server->engine)->max_sessions &&
+               kvl_server_has_files(server, 1);
     }
-    if (lane >= KVL_LANE_COUNT) {
+    if (lane >= KVL_LANE_COUNT || !kvl_files_left(FILES_SPARE)) {
         return false;
     }
     for (node = server->sessions.next; node != &server->sessions; node = node->next) {
         kvl_session_t *session = kvl_container(node, kvl_session_t, link);
 
-        if (session->hello.nonce == nonce && session->guest_count < 2u + session->terms.sg_endpoints) {
+        if (session->hello.nonce == nonce && session->guest_count < KVL_SESSION_ENDPOINTS(session->terms.sg_endpoints)) {
             return true;
         }
     }
@@ -180,6 +211,7 @@ static unsigned server_accept_waiting(kvl_server_t *server)
     while ((node = kvl_list_pop_front(&server->waiting)) != NULL) {
         kvl_waiting_t *waiting = kvl_container(node, kvl_waiting_t, link);
 
+        server->waiting_count--;
         server_accept(server, waiting->conn, waiting->client_id);
         kvl_free(waiting);
         n++;
@@ -219,6 +251,7 @@ static unsigned server_close_step(kvl_server_t *server)
 
     if (server->listening) {
         server->listening = false;
+        server_forget_waiting(server); /* they go with the listener */
         kvl_engine_unlisten(server->engine);
         return 1;
     }
@@ -346,10 +379,10 @@ void kvl_server_destroy(kvl_server_t *server)
     if (!server) {
         return;
     }
+    server_forget_waiting(server);
     if (server->listening) { /* a create that failed later on: nobody was accepted yet */
         kvl_engine_unlisten(server->engine);
     }
-    server_forget_waiting(server);
     while (!kvl_list_empty(&server->limbo)) {
         kvl_session_free(kvl_container(server->limbo.next, kvl_session_t, link));
     }

@@ -6,6 +6,7 @@
 #include "link/sendbuf.h"
 #include "link/server.h"
 
+#define KVL_SESSION_ENDPOINTS(sg) (2u + (sg)) /* ctrl, data, sg */
 #define KVL_SESSION_SENDS_MAX 1024 /* messages under way to one client: more means it reads nothing */
 
 /* an accepted endpoint: unbound until HELLO (ctrl) or EP_HELLO (data, sg) tells its session */
@@ -18,6 +19,7 @@ typedef struct {
     kvl_timer_t timer;      /* unbound: the handshake's end */
     kvl_req_t close_req;
     bool closing, closed;
+    bool refused;
     bool unwanted;          /* to be closed by the poller ... */
     bool paused;            /* ... after a pause, for which the timer is used again */
     kvl_list_t replies;     /* GET replies that wait for credit */
@@ -94,6 +96,7 @@ struct kvl_server {
     kvl_poller_t poller;
     kvl_printer_t printer;
     kvl_list_t waiting;        /* connection requests */
+    unsigned waiting_count;
     kvl_list_t unbound;        /* guests without a session */
     kvl_list_t leaving_guests; /* unbound guests that are closing */
     kvl_list_t sessions, leaving, limbo;
@@ -111,6 +114,9 @@ struct kvl_server {
 /* server.c */
 void kvl_guest_drop(kvl_guest_t *guest); /* unbound ones; the poller closes it */
 kvl_session_t *kvl_server_session_by_id(kvl_server_t *server, uint64_t id);
+/* for that many endpoints more than those that are agreed */
+bool kvl_server_has_files(const kvl_server_t *server, unsigned endpoints);
+bool kvl_server_has_connections(const kvl_server_t *server, unsigned sg_endpoints);
 
 /* session.c */
 void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am);

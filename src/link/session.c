@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "engine/process.h"
 #include "link/server_private.h"
@@ -79,7 +80,11 @@ static void guest_send(kvl_guest_t *guest, kvl_sendbuf_t *buf, kvl_msg_type_t ty
     unsigned am = guest->endpoint.lane == KVL_LANE_CTRL ? KVL_AM_CTRL : KVL_AM_EP_HELLO;
 
     if (kvl_sendbuf_send(buf, &guest->endpoint, am, type, request, status) < 0) {
-        kvl_guest_drop(guest);
+        if (guest->session) {
+            kvl_session_close(guest->session, "it went away while we answered");
+        } else {
+            kvl_guest_drop(guest);
+        }
     }
 }
 
@@ -90,6 +95,10 @@ static void guest_refuse(kvl_guest_t *guest, uint64_t request, kvl_status_t stat
     kvl_sendbuf_t *buf   = kvl_sendbuf_get(&server->pool, KVL_WIRE_MAX);
     char peer[128];
 
+    if (guest->refused) { /* one answer is enough */
+        return;
+    }
+    guest->refused = true;
     server->stats.rejected++;
     kvl_ep_peer(guest->endpoint.ep, peer, sizeof(peer));
     kvl_warn("server: refused a client at %s: %s", peer, reason);
@@ -223,6 +232,24 @@ static void guest_bind(kvl_guest_t *guest, kvl_session_t *session)
     session->guest_count++;
 }
 
+static kvl_status_t session_has_room(const kvl_server_t *server, unsigned sg_endpoints)
+{
+    char limit[64];
+
+    if (!kvl_server_has_files(server, KVL_SESSION_ENDPOINTS(sg_endpoints))) {
+        kvl_files_limit(limit, sizeof(limit));
+        return kvl_error(KVL_ERR_LIMIT, "no files are left for another session (%u are open, %s there); raise it",
+                         server->session_count, limit);
+    }
+    if (!kvl_server_has_connections(server, sg_endpoints)) {
+        return kvl_error(KVL_ERR_LIMIT,
+                         "no room for another session (%u are open; UCX takes %u sg endpoints); start the node with "
+                         "UCX_ASYNC_MAX_EVENTS set higher",
+                         server->session_count, kvl_ucx_connections_max());
+    }
+    return KVL_OK;
+}
+
 static kvl_status_t session_open(kvl_guest_t *guest, const kvl_hello_t *hello, uint64_t request)
 {
     kvl_server_t *server = guest->server;
@@ -232,6 +259,10 @@ static kvl_status_t session_open(kvl_guest_t *guest, const kvl_hello_t *hello, u
     if (server->session_count >= kvl_engine_settings(server->engine)->max_sessions) {
         return kvl_error(KVL_ERR_LIMIT, "%u sessions are open, KVLANE_MAX_SESSIONS allows no more",
                          server->session_count);
+    }
+    status = session_has_room(server, lower(kvl_engine_settings(server->engine)->sg_endpoints, hello->sg_endpoints));
+    if (status != KVL_OK) {
+        return status;
     }
     session = session_create(guest, hello);
     if (!session) {

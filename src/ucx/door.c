@@ -18,8 +18,9 @@
  * process from UCX's own thread (1.13.1, also random bytes after a header that fits: all versions), other
  * noise costs a file descriptor for good (all versions), as does a connection that says nothing. UCX leaves no
  * room for a look at the bytes, but the kernel does: a filter on the listening socket, which accepted ones
- * inherit, drops each packet that is not what a client of kvlane sends there. Whoever got nothing through is
- * sent away after a while. What follows the checked bytes is UCX's to read: a peer that speaks UCX's own
+ * inherit, drops each packet that is not what a client of kvlane sends there. And it accepts a connection only
+ * with its first packet: UCX breaks when more than UCX_ASYNC_MAX_EVENTS wait. Whoever got in all the same and
+ * says nothing is sent away after a while. What follows the checked bytes is UCX's to read: a peer that speaks UCX's own
  * protocol with intent is trusted as far as UCX trusts it.
  *
  * Before a listener is destroyed nobody may be at its door: UCX leaves a connection that was accepted and
@@ -32,6 +33,7 @@
 #define QUIET_TIMEOUT KVL_SECOND
 #define IDLE_MS       5000 /* a visitor may be silent that long */
 #define NEAR_FILES    64
+#define DEFER_S       30 /* a connection without a packet waits in the kernel */
 #define SWEEP_FILES   256 /* looked at in one go */
 
 /* ---- what may pass ---- */
@@ -44,7 +46,7 @@ enum { HEADER = 16, REQUEST = HEADER + 12, LENGTH_HIGH = 4, LENGTH_MIDDLE = 2 };
 enum { SA_HEADER = HEADER + 8, SA_MODE, SA_DEVICE, SA_ADDRESS_V1, SA_ADDRESS_V2 = SA_MODE };
 enum { SA_V1_PEER = 0x01, SA_V2_PEER = 0x21, SA_MODE_CM = 2, ADDRESS_VERSION_MAX = 1 };
 enum { SLOT_PAYLOAD, SLOT_START, SLOT_LENGTH };
-enum { TCP_OFFSET = 12 };
+enum { TCP_OFFSET = 12, TCP_FLAGS = 13, TCP_FIN = 1 };
 
 #define LOAD(size, at)           BPF_STMT(BPF_LD | (size) | BPF_IND, (at)) /* from the start of the payload */
 #define IF(test, value, yes, no) BPF_JUMP(BPF_JMP | (test), (value), (yes), (no)) /* steps ahead */
@@ -54,18 +56,22 @@ enum { TCP_OFFSET = 12 };
 #define FILTER_LENGTH(filter)    (sizeof(filter) / sizeof((filter)[0]))
 #define PASSES(test, value)      IF(test, value, 0, 1), PASS
 
-/* A: length of the payload, X: its start; a packet without one passes: SYN, ACK, FIN */
-#define PAYLOAD                                                                                    \
-    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_OFFSET), /* in words, upper half of the byte */         \
-        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c),         \
-        BPF_STMT(BPF_ST, SLOT_START), BPF_STMT(BPF_MISC | BPF_TAX, 0),                             \
-        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0),             \
-        PASSES(BPF_JEQ, 0)
+/* A: length of the payload, X: its start */
+#define PAYLOAD                                                                            \
+    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_OFFSET), /* in words, upper half of the byte */ \
+        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c), \
+        BPF_STMT(BPF_ST, SLOT_START), BPF_STMT(BPF_MISC | BPF_TAX, 0),                     \
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0)
 
 /* the first packet: a request */
 static const struct sock_filter request_filter[] = {
     PAYLOAD,
     BPF_STMT(BPF_ST, SLOT_PAYLOAD),
+    IF(BPF_JEQ, 0, 0, 4), /* SYN and ACK pass; FIN of one who said nothing does not: it would get in */
+    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS),
+    IF(BPF_JSET, TCP_FIN, 0, 1),
+    DROP,
+    PASS,
     NEED(BPF_JGE, HEADER),
     LOAD(BPF_W, LENGTH_HIGH),
     NEED(BPF_JEQ, 0),
@@ -100,6 +106,7 @@ static const struct sock_filter request_filter[] = {
 /* after it was accepted: a bare header */
 static const struct sock_filter accepted_filter[] = {
     PAYLOAD,
+    PASSES(BPF_JEQ, 0),
     NEED(BPF_JEQ, HEADER),
     LOAD(BPF_W, 0),
     NEED(BPF_JEQ, 0),
@@ -182,6 +189,7 @@ static bool door_is_known(void)
 
 void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener)
 {
+    int wait_s = DEFER_S;
     struct dirent *entry;
 
     listener->files = opendir("/proc/self/fd");
@@ -189,6 +197,7 @@ void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener)
         int fd = atoi(entry->d_name);
 
         if (socket_kind(&listener->addr, fd) == SOCKET_LISTENS) {
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof(wait_s));
             listener->guarded |= socket_filter(fd, request_filter, FILTER_LENGTH(request_filter));
         }
     }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <limits.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
  * versions then share symbols and crash; kvlane looks before it starts and refuses. */
 
 #define PATH_SIZE 512
+
+#define CONNECTIONS_DEFAULT 1024 /* UCX_ASYNC_MAX_EVENTS */
+#define CONNECTIONS_SPARE   16
 
 typedef struct {
     unsigned count;
@@ -96,4 +100,14 @@ const char *kvl_ucx_path(void)
 
     dl_iterate_phdr(ucp_path_find, &path);
     return path;
+}
+
+/* UCX read it when it was loaded. */
+unsigned kvl_ucx_connections_max(void)
+{
+    const char *text = getenv("UCX_ASYNC_MAX_EVENTS");
+    unsigned long n  = text ? strtoul(text, NULL, 10) : 0;
+
+    return n > CONNECTIONS_SPARE && n < UINT_MAX ? (unsigned)n - CONNECTIONS_SPARE
+                                                 : CONNECTIONS_DEFAULT - CONNECTIONS_SPARE;
 }

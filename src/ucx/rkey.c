@@ -13,13 +13,12 @@
 
 /* Remote keys. UCX trusts the bytes of one, and where it cannot map the peer's shared memory (the peer was
  * killed a moment ago, no file or address space is left) it frees what it never made: the process crashes
- * (1.13 to 1.22). So for shared memory the bytes are checked and the mapping is tried here first. A peer
- * that dies between the try and UCX's own is left: some microseconds. */
+ * (1.13 to 1.22). So for shared memory the bytes are checked, the mapping is tried here first, and UCX is sent
+ * to the file that is open here: that one stays, also when the peer dies. */
 
-enum {
-    KEY_MAP     = 8,
-    KEY_ENTRIES = 9
-}; /* u64 memory domains, u8 kind, then u8 length and bytes of each */
+/* a key: u64 memory domains, u8 kind, then u8 length and bytes for each domain */
+#define KEY_MAP     8
+#define KEY_ENTRIES 9
 
 /* how UCX says where its posix shared memory is */
 typedef struct {
@@ -28,6 +27,7 @@ typedef struct {
 
 #define MAPPING_PROC     (UINT64_C(1) << 63) /* /proc/PID/fd/N; else a name in /dev/shm */
 #define MAPPING_SHM      (UINT64_C(1) << 62)
+#define MAPPING_HUGE     (UINT64_C(1) << 61)
 #define MAPPING_ID       ((UINT64_C(1) << 60) - 1)
 #define MAPPING_PID_BITS 30
 
@@ -53,18 +53,34 @@ static kvl_status_t mapping_refused(const char *path, uint64_t length)
         (unsigned long long)length, strerror(error));
 }
 
-static kvl_status_t mapping_try(const mapping_t *mapping)
+static kvl_status_t mapping_try(const char *path, const mapping_t *mapping, int fd)
 {
-    uint64_t id         = mapping->id & MAPPING_ID;
-    kvl_status_t status = KVL_OK;
+    int flags = MAP_SHARED | (mapping->id & MAPPING_HUGE ? MAP_HUGETLB : 0);
     struct stat file;
-    char path[64];
     void *memory;
+
+    if (fstat(fd, &file) || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < mapping->length) {
+        return kvl_error(KVL_ERR_PROTOCOL, "shared memory of the peer: %s does not have %llu bytes", path,
+                         (unsigned long long)mapping->length);
+    }
+    memory = mmap(NULL, mapping->length, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (memory == MAP_FAILED) {
+        return mapping_refused(path, mapping->length);
+    }
+    munmap(memory, mapping->length);
+    return KVL_OK;
+}
+
+/* Opens it; from now on @a mapping names the file that is open here. */
+static kvl_status_t mapping_open(mapping_t *mapping, int *fd_p)
+{
+    uint64_t id = mapping->id & MAPPING_ID;
+    kvl_status_t status;
+    char path[64];
     int fd;
 
     if (mapping->id & MAPPING_PROC) {
-        snprintf(path, sizeof(path), "/proc/%u/fd/%u",
-                 (unsigned)(id & ((1u << MAPPING_PID_BITS) - 1)),
+        snprintf(path, sizeof(path), "/proc/%u/fd/%u", (unsigned)(id & ((1u << MAPPING_PID_BITS) - 1)),
                  (unsigned)(id >> MAPPING_PID_BITS));
     } else {
         snprintf(path, sizeof(path), "/dev/shm/ucx_shm_posix_%llx", (unsigned long long)id);
@@ -73,20 +89,15 @@ static kvl_status_t mapping_try(const mapping_t *mapping)
     if (fd < 0) {
         return mapping_refused(path, mapping->length);
     }
-    if (fstat(fd, &file) || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < mapping->length) {
-        status =
-            kvl_error(KVL_ERR_PROTOCOL, "shared memory of the peer: %s does not have %llu bytes",
-                      path, (unsigned long long)mapping->length);
-    } else {
-        memory = mmap(NULL, mapping->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (memory == MAP_FAILED) {
-            status = mapping_refused(path, mapping->length);
-        } else {
-            munmap(memory, mapping->length);
-        }
+    status = mapping_try(path, mapping, fd);
+    if (status != KVL_OK) {
+        close(fd);
+        return status;
     }
-    close(fd);
-    return status;
+    mapping->id = (mapping->id & ~MAPPING_ID) | MAPPING_PROC | (uint64_t)fd << MAPPING_PID_BITS |
+                  (uint64_t)getpid();
+    *fd_p = fd;
+    return KVL_OK;
 }
 
 static bool mapping_holds(const mapping_t *mapping, uint64_t base, uint64_t length)
@@ -95,14 +106,15 @@ static bool mapping_holds(const mapping_t *mapping, uint64_t base, uint64_t leng
            base - mapping->address <= mapping->length - length;
 }
 
-kvl_status_t kvl_rkey_check(const void *packed, size_t length, uint64_t base, uint64_t bytes)
+kvl_status_t kvl_rkey_hold(void *packed, size_t length, uint64_t base, uint64_t bytes, int *fd_p)
 {
-    const uint8_t *key  = packed;
+    uint8_t *key        = packed;
     size_t at           = KEY_ENTRIES;
     kvl_status_t status = KVL_OK;
     mapping_t mapping;
     uint64_t domains;
 
+    *fd_p = -1;
     if (length < KEY_ENTRIES) {
         return kvl_error(KVL_ERR_PROTOCOL, "remote key: %zu bytes", length);
     }
@@ -110,15 +122,18 @@ kvl_status_t kvl_rkey_check(const void *packed, size_t length, uint64_t base, ui
         unsigned size = at < length ? key[at] : 0;
 
         if (at >= length || size > length - at - 1) {
-            return kvl_error(KVL_ERR_PROTOCOL, "remote key: ends within what it says");
-        }
-        if (mapping_is(key + at + 1, size, &mapping)) {
-            status =
-                mapping_holds(&mapping, base, bytes)
-                    ? mapping_try(&mapping)
-                    : kvl_error(KVL_ERR_PROTOCOL, "remote key: of other memory than the region's");
+            status = kvl_error(KVL_ERR_PROTOCOL, "remote key: ends within what it says");
+        } else if (*fd_p < 0 && mapping_is(key + at + 1, size, &mapping)) {
+            status = mapping_holds(&mapping, base, bytes)
+                         ? mapping_open(&mapping, fd_p)
+                         : kvl_error(KVL_ERR_PROTOCOL, "remote key: of other memory than the region's");
+            memcpy(key + at + 1, &mapping, sizeof(mapping));
         }
         at += 1 + size;
+    }
+    if (status != KVL_OK && *fd_p >= 0) {
+        close(*fd_p);
+        *fd_p = -1;
     }
     return status;
 }

@@ -49,6 +49,8 @@ typedef struct {
 } kvl_iov_t;
 
 /* ---- process (process.c) ---- kvl_ucx_version() and kvl_ucx_path() are there too */
+/* Endpoints that one worker may have; UCX breaks at more. */
+unsigned kvl_ucx_connections_max(void);
 
 /* KVL_ERR_UNSUPPORTED if two different libucp are in the process; both paths in the error text.
  * Thread: any. */
@@ -202,9 +204,10 @@ size_t kvl_mem_length(const kvl_mem_t *mem);
 kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p);
 
 /* Unpacks for use on this endpoint only. Damaged bytes: KVL_ERR_PROTOCOL where UCX notices. */
-/* Before it is unpacked for an endpoint over shared memory: is it whole, of [base, base + bytes), and can that
- * be mapped? KVL_ERR_PROTOCOL, KVL_ERR_PEER, KVL_ERR_LIMIT. */
-kvl_status_t kvl_rkey_check(const void *packed, size_t length, uint64_t base, uint64_t bytes);
+/* Before it is unpacked for an endpoint over shared memory: is it whole, of [base, base + bytes), and can that be
+ * mapped? Then it is changed to name a file that is open here, which the caller closes after the unpack; -1: it
+ * names none. KVL_ERR_PROTOCOL, KVL_ERR_PEER, KVL_ERR_LIMIT. */
+kvl_status_t kvl_rkey_hold(void *packed, size_t length, uint64_t base, uint64_t bytes, int *fd_p);
 kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p);
 void kvl_rkey_destroy(kvl_rkey_t *rkey); /* before its endpoint is closed */
 /* Local address of the peer's byte, when the memory is shared and mapped; else KVL_ERR_UNSUPPORTED. */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* A remote key is looked at before UCX gets it: one that UCX cannot map ends the process there. */
 
@@ -26,9 +27,24 @@ static void scene_open(scene_t *scene)
     scene->base = (uintptr_t)kvl_mem_address(scene->arena);
 }
 
+static kvl_status_t hold(const scene_t *scene, size_t length, uint64_t base, uint64_t bytes)
+{
+    uint8_t key[KEY_MAX];
+    kvl_status_t status;
+    int fd;
+
+    memcpy(key, scene->key, length);
+    status = kvl_rkey_hold(key, length, base, bytes, &fd);
+    CHECK(status == KVL_OK || fd < 0);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return status;
+}
+
 static kvl_status_t scene_check(const scene_t *scene)
 {
-    return kvl_rkey_check(scene->key, scene->length, scene->base, PAIR_DATA);
+    return hold(scene, scene->length, scene->base, PAIR_DATA);
 }
 
 static void scene_close(scene_t *scene)
@@ -44,12 +60,12 @@ TEST(ucx_rkey, is_whole_and_of_this_memory)
 
     scene_open(&scene);
     CHECK_EQ(scene_check(&scene), KVL_OK);
-    CHECK_EQ(kvl_rkey_check(scene.key, scene.length, scene.base + 1, PAIR_DATA - 1), KVL_OK);
-    CHECK_EQ(kvl_rkey_check(scene.key, scene.length, scene.base - 1, 1), KVL_ERR_PROTOCOL);
-    CHECK_EQ(kvl_rkey_check(scene.key, scene.length, scene.base, UINT64_MAX), KVL_ERR_PROTOCOL);
-    CHECK_EQ(kvl_rkey_check(scene.key, scene.length, UINT64_MAX, 1), KVL_ERR_PROTOCOL);
+    CHECK_EQ(hold(&scene, scene.length, scene.base + 1, PAIR_DATA - 1), KVL_OK);
+    CHECK_EQ(hold(&scene, scene.length, scene.base - 1, 1), KVL_ERR_PROTOCOL);
+    CHECK_EQ(hold(&scene, scene.length, scene.base, UINT64_MAX), KVL_ERR_PROTOCOL);
+    CHECK_EQ(hold(&scene, scene.length, UINT64_MAX, 1), KVL_ERR_PROTOCOL);
     for (length = 0; length < scene.length; length++) {
-        refused += kvl_rkey_check(scene.key, length, scene.base, PAIR_DATA) == KVL_ERR_PROTOCOL;
+        refused += hold(&scene, length, scene.base, PAIR_DATA) == KVL_ERR_PROTOCOL;
     }
     CHECK_MSG(refused > 32, "%zu of %zu cut keys refused", refused, scene.length);
     scene_close(&scene);

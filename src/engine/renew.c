@@ -13,8 +13,8 @@
  *              is replaced. That ends whatever UCX did not: it drops nothing that was meant for a dead
  *              peer's full queue in shared memory. A listener goes with its worker and comes back at the
  *              same address; peers connect again by themselves
- *   lost       that did not come to an end in RENEW_TIMEOUT: only a new process helps, see
- *              kvl_engine_is_lost() */
+ *   lost       that did not come to an end in RENEW_TIMEOUT: most likely only a new process helps, see
+ *              kvl_engine_is_lost(); it is tried on all the same, as files or memory may be there again */
 
 #define RENEW_TIMEOUT (15 * KVL_SECOND)
 #define RENEW_GRACE   (100 * KVL_MS)

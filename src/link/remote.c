@@ -4,7 +4,6 @@
 #include "link/private.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* The peer's regions: noted from HELLO_OK or imported later, unpacked for each endpoint, dropped with the
  * connection or one by one. */
@@ -84,25 +83,6 @@ static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoin
     return KVL_OK;
 }
 
-static kvl_status_t unpack_shared(kvl_endpoint_t *endpoint, const kvl_link_region_t *region)
-{
-    uint8_t key[KVL_WIRE_RKEY_MAX];
-    kvl_status_t status;
-    int fd;
-
-    memcpy(key, region->rkey, region->rkey_length);
-    status = kvl_rkey_hold(key, region->rkey_length, region->region.base[endpoint->rail],
-                           region->region.length, &fd);
-    if (status == KVL_OK) {
-        status = kvl_rkey_unpack(endpoint->ep, key, region->rkey_length,
-                                 &endpoint->rkeys[region->region.slot]);
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return status;
-}
-
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
 {
     unsigned slot = region->region.slot;
@@ -122,9 +102,9 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
         (link->put_mode == KVL_MODE_IS_MESSAGE && link->get_mode == KVL_MODE_IS_MESSAGE)) {
         return KVL_OK; /* by messages only */
     }
-    status = link->info.shared_memory ? unpack_shared(endpoint, region)
-                                      : kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length,
-                                                        &endpoint->rkeys[slot]);
+    status = kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length,
+                             region->region.base[endpoint->rail], region->region.length,
+                             &endpoint->rkeys[slot]);
     return status == KVL_OK ? region_judge(link, endpoint, region) : status;
 }
 

@@ -15,6 +15,8 @@
  * accepted endpoint has the handshake's time to say which session it belongs to. */
 
 #define WAITING_MAX 4096 /* connection requests not yet accepted */
+#define FILES_SPARE 32   /* for what UCX opens by itself, a lane that is renewed, ... */
+#define FILES_PER_ENDPOINT 3
 
 /* ---- endpoints ---- */
 
@@ -121,11 +123,8 @@ static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
     server->waiting_count++;
 }
 
-#define FILES_SPARE        32 /* for what UCX opens by itself, a lane that is renewed, ... */
-#define FILES_PER_ENDPOINT 3
-
 /* UCX aborts the process, or serves nobody any more, when it cannot open a file. */
-bool kvl_server_has_files(const kvl_server_t *server, unsigned endpoints)
+static bool server_has_files(const kvl_server_t *server, unsigned endpoints)
 {
     const kvl_list_t *node;
 
@@ -138,7 +137,7 @@ bool kvl_server_has_files(const kvl_server_t *server, unsigned endpoints)
     return kvl_files_left(FILES_SPARE + FILES_PER_ENDPOINT * endpoints);
 }
 
-bool kvl_server_has_connections(const kvl_server_t *server, unsigned sg_endpoints)
+static bool server_has_connections(const kvl_server_t *server, unsigned sg_endpoints)
 {
     const kvl_list_t *node;
 
@@ -148,13 +147,40 @@ bool kvl_server_has_connections(const kvl_server_t *server, unsigned sg_endpoint
     return sg_endpoints <= kvl_ucx_connections_max();
 }
 
+kvl_status_t kvl_server_has_room(const kvl_server_t *server, unsigned sg_endpoints)
+{
+    const kvl_settings_t *settings = kvl_engine_settings(server->engine);
+    char limit[64];
+
+    if (sg_endpoints > settings->sg_endpoints) {
+        sg_endpoints = (unsigned)settings->sg_endpoints; /* as the terms will say */
+    }
+    if (server->session_count >= settings->max_sessions) {
+        return kvl_error(KVL_ERR_LIMIT, "%u sessions are open, KVLANE_MAX_SESSIONS allows no more",
+                         server->session_count);
+    }
+    if (!server_has_files(server, KVL_SESSION_ENDPOINTS(sg_endpoints))) {
+        kvl_files_limit(limit, sizeof(limit));
+        return kvl_error(KVL_ERR_LIMIT,
+                         "no files are left for another session (%u are open, %s there); raise it",
+                         server->session_count, limit);
+    }
+    if (!server_has_connections(server, sg_endpoints)) {
+        return kvl_error(KVL_ERR_LIMIT,
+                         "no room for another session (%u are open; UCX takes %u sg endpoints); start "
+                         "the node with UCX_ASYNC_MAX_EVENTS set higher",
+                         server->session_count, kvl_ucx_connections_max());
+    }
+    return KVL_OK;
+}
+
 static bool server_wants(kvl_server_t *server, uint64_t nonce, unsigned lane)
 {
     kvl_list_t *node;
 
     if (lane == KVL_LANE_CTRL) {
         return server->session_count < kvl_engine_settings(server->engine)->max_sessions &&
-               kvl_server_has_files(server, 1);
+               server_has_files(server, 1);
     }
     if (lane >= KVL_LANE_COUNT || !kvl_files_left(FILES_SPARE)) {
         return false;

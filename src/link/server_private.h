@@ -114,9 +114,8 @@ struct kvl_server {
 /* server.c */
 void kvl_guest_drop(kvl_guest_t *guest); /* unbound ones; the poller closes it */
 kvl_session_t *kvl_server_session_by_id(kvl_server_t *server, uint64_t id);
-/* for that many endpoints more than those that are agreed */
-bool kvl_server_has_files(const kvl_server_t *server, unsigned endpoints);
-bool kvl_server_has_connections(const kvl_server_t *server, unsigned sg_endpoints);
+/* for another session; else KVL_ERR_LIMIT and what to raise */
+kvl_status_t kvl_server_has_room(const kvl_server_t *server, unsigned sg_endpoints);
 
 /* session.c */
 void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am);
@@ -135,5 +134,7 @@ void kvl_target_pump(kvl_guest_t *guest);
 /* ends the replies that were not posted; those at UCX end by themselves */
 void kvl_target_stop(kvl_guest_t *guest);
 void kvl_target_cleanup(kvl_server_t *server);
+/* the target half of a client's self-test */
+void kvl_target_selftest(kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body);
 
 #endif

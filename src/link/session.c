@@ -2,7 +2,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "engine/process.h"
 #include "link/server_private.h"
@@ -10,7 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
-#include <xxhash.h>
 
 /* Sessions while they are open: HELLO and EP_HELLO bind endpoints, SELFTEST, PING and BYE are answered
  * here, everything else goes up to the owner. */
@@ -232,35 +230,13 @@ static void guest_bind(kvl_guest_t *guest, kvl_session_t *session)
     session->guest_count++;
 }
 
-static kvl_status_t session_has_room(const kvl_server_t *server, unsigned sg_endpoints)
-{
-    char limit[64];
-
-    if (!kvl_server_has_files(server, KVL_SESSION_ENDPOINTS(sg_endpoints))) {
-        kvl_files_limit(limit, sizeof(limit));
-        return kvl_error(KVL_ERR_LIMIT, "no files are left for another session (%u are open, %s there); raise it",
-                         server->session_count, limit);
-    }
-    if (!kvl_server_has_connections(server, sg_endpoints)) {
-        return kvl_error(KVL_ERR_LIMIT,
-                         "no room for another session (%u are open; UCX takes %u sg endpoints); start the node with "
-                         "UCX_ASYNC_MAX_EVENTS set higher",
-                         server->session_count, kvl_ucx_connections_max());
-    }
-    return KVL_OK;
-}
-
 static kvl_status_t session_open(kvl_guest_t *guest, const kvl_hello_t *hello, uint64_t request)
 {
     kvl_server_t *server = guest->server;
     kvl_session_t *session;
     kvl_status_t status;
 
-    if (server->session_count >= kvl_engine_settings(server->engine)->max_sessions) {
-        return kvl_error(KVL_ERR_LIMIT, "%u sessions are open, KVLANE_MAX_SESSIONS allows no more",
-                         server->session_count);
-    }
-    status = session_has_room(server, lower(kvl_engine_settings(server->engine)->sg_endpoints, hello->sg_endpoints));
+    status = kvl_server_has_room(server, hello->sg_endpoints);
     if (status != KVL_OK) {
         return status;
     }
@@ -412,28 +388,6 @@ void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am)
 
 /* ---- other requests ---- */
 
-static void selftest_reply(kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body)
-{
-    kvl_selftest_t test;
-    kvl_wbuf_t *w;
-
-    if (kvl_get_selftest(body, &test) != KVL_OK || kvl_wire_close(body) != KVL_OK || test.step > 1 ||
-        test.length > session->scratch_length) {
-        kvl_session_violation(session, "a SELFTEST that does not fit its scratch");
-        return;
-    }
-    if (test.step == 0) {
-        kvl_wire_pattern(session->scratch, test.length, test.seed);
-    } else {
-        test.hash = XXH3_64bits(session->scratch, test.length);
-    }
-    w = kvl_session_begin(session);
-    if (w) {
-        kvl_put_selftest(w, &test);
-        kvl_session_send(session, KVL_MSG_SELFTEST_OK, head->request, KVL_OK);
-    }
-}
-
 static void session_short(kvl_session_t *session, const kvl_msg_head_t *head, kvl_msg_type_t type)
 {
     if (kvl_session_begin(session)) {
@@ -457,7 +411,7 @@ void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am)
     }
     switch (head.type) {
     case KVL_MSG_SELFTEST:
-        selftest_reply(session, &head, &body);
+        kvl_target_selftest(session, &head, &body);
         break;
     case KVL_MSG_PING:
         session_short(session, &head, KVL_MSG_PONG);

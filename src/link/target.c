@@ -5,6 +5,7 @@
 #include "link/server_private.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 /* The target half of message mode: a put is received into the place that the owner names, a get is
  * answered from there. Bytes from the client: every field of the head is checked by the owner (token,
@@ -240,5 +241,27 @@ void kvl_target_cleanup(kvl_server_t *server)
 
     while ((node = kvl_list_pop_front(&server->idle_ops)) != NULL) {
         kvl_free(kvl_container(node, kvl_target_op_t, link));
+    }
+}
+
+void kvl_target_selftest(kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body)
+{
+    kvl_selftest_t test;
+    kvl_wbuf_t *w;
+
+    if (kvl_get_selftest(body, &test) != KVL_OK || kvl_wire_close(body) != KVL_OK || test.step > 1 ||
+        test.length > session->scratch_length) {
+        kvl_session_violation(session, "a SELFTEST that does not fit its scratch");
+        return;
+    }
+    if (test.step == 0) {
+        kvl_wire_pattern(session->scratch, test.length, test.seed);
+    } else {
+        test.hash = XXH3_64bits(session->scratch, test.length);
+    }
+    w = kvl_session_begin(session);
+    if (w) {
+        kvl_put_selftest(w, &test);
+        kvl_session_send(session, KVL_MSG_SELFTEST_OK, head->request, KVL_OK);
     }
 }

@@ -44,7 +44,6 @@ static void raise_files(void)
 static const char *const early[][2] = {
     {"UCX_MEM_MMAP_HOOK_MODE", "none"}, /* hooks can deadlock the start */
     {"UCX_ERROR_SIGNALS", ""},          /* a crash is for the user's debugger */
-    {"UCX_ASYNC_MAX_EVENTS", "16384"},  /* connections of a lane; it breaks at more */
     {"UCX_LOG_FILE", "stderr"},         /* standard output is for results */
 };
 

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/peer.h"
+#include "transport/transfer.h"
 
 #include <string.h>
 
@@ -11,50 +11,6 @@
  * notification. States: WAITING (for the link), MOVING, FINISHING (FIN sent), OVER.
  * It ends early by deadline or cancel: moves are canceled, and if ops are still under way after
  * KVLANE_QUIESCE the link is reset; only then it completes (promise 3). */
-
-typedef enum { TRANSFER_WAITING, TRANSFER_MOVING, TRANSFER_FINISHING, TRANSFER_OVER } transfer_state_t;
-
-typedef struct transfer transfer_t;
-
-typedef struct {
-    kvl_move_t move;
-    transfer_t *transfer;
-    kvl_remote_t *remote;
-    bool done;
-} run_t;
-
-struct transfer {
-    kvl_batch_t batch;
-    kvl_work_t work;
-    kvl_list_t link; /* in peer->waiting or running */
-    kvl_peer_t *peer;
-    transfer_state_t state;
-    kvl_transfer_op_t op;
-    kvl_flow_t flow;
-    kvl_timer_t timer;
-    kvl_call_t fin;
-    kvl_result_t result;
-    kvl_status_t status; /* the first failure, or why it ends early */
-    bool ending;         /* deadline or cancel: timer runs for the quiesce time */
-    bool again;          /* the link was reset because of another transfer: start over */
-    uint64_t number, bytes;
-    kvl_piece_t *pieces;
-    kvl_region_t **regions; /* held, one per part */
-    size_t part_count, run_count, runs_left;
-    run_t *runs;
-    bool has_notification;
-    size_t notification_length;
-    uint8_t *notification;
-};
-
-static void transfer_free(transfer_t *transfer)
-{
-    kvl_free(transfer->pieces);
-    kvl_free(transfer->regions);
-    kvl_free(transfer->runs);
-    kvl_free(transfer->notification);
-    kvl_free(transfer);
-}
 
 static void transfer_unhold(transfer_t *transfer)
 {
@@ -192,7 +148,7 @@ static void transfer_wait(transfer_t *transfer)
     transfer->number = ++transfer->peer->last_transfer;
 }
 
-static void run_done(kvl_move_t *move, kvl_status_t status)
+void kvl_run_done(kvl_move_t *move, kvl_status_t status)
 {
     run_t *run           = kvl_container(move, run_t, move);
     transfer_t *transfer = run->transfer;
@@ -356,140 +312,13 @@ static void transfer_cancel(kvl_batch_t *batch)
 
 static void transfer_destroy(kvl_batch_t *batch)
 {
-    transfer_free(kvl_container(batch, transfer_t, batch));
+    kvl_transfer_free(kvl_container(batch, transfer_t, batch));
 }
 
 static const kvl_batch_ops_t transfer_batch_ops = {
     .cancel  = transfer_cancel,
     .destroy = transfer_destroy,
 };
-
-/* ---- what the caller hands in ---- */
-
-static kvl_status_t part_check(kvl_peer_t *peer, const kvl_part_t *part, size_t i, kvl_region_t **region_p)
-{
-    const kvl_segment_t *local = &part->local;
-    kvl_region_t *region = local->region;
-    size_t at;
-
-    if (!local->address || !local->length || !part->remote || part->remote->peer != peer) {
-        return kvl_error(KVL_ERR_INVALID, "transfer: part %zu: no local bytes, or no remote region of "
-                         "this peer", i);
-    }
-    if (!region) {
-        region = kvl_region_find(peer->engine, local->address, local->length);
-    }
-    at = region ? (size_t)((uintptr_t)local->address - (uintptr_t)region->address) : 0;
-    if (!region || region->engine != peer->engine ||
-        (uintptr_t)local->address < (uintptr_t)region->address || at > region->length ||
-        local->length > region->length - at) {
-        return kvl_error(KVL_ERR_INVALID, "transfer: part %zu: %zu bytes at %p are not inside of a region "
-                         "of this engine", i, local->length, local->address);
-    }
-    if (part->remote_offset > part->remote->wire.length ||
-        local->length > part->remote->wire.length - part->remote_offset) {
-        return kvl_error(KVL_ERR_RANGE, "transfer: part %zu: %zu bytes at offset %llu end past the "
-                         "remote region's %llu bytes", i, local->length,
-                         (unsigned long long)part->remote_offset,
-                         (unsigned long long)part->remote->wire.length);
-    }
-    *region_p = region;
-    return KVL_OK;
-}
-
-static kvl_status_t transfer_check(kvl_peer_t *peer, const kvl_transfer_t *in)
-{
-    if (!peer || !in || (in->part_count && !in->parts) || (in->notification_length && !in->notification)) {
-        return kvl_error(KVL_ERR_INVALID, "transfer: peer, transfer, parts or notification is NULL");
-    }
-    if (in->op != KVL_TRANSFER_PUT && in->op != KVL_TRANSFER_GET) {
-        return kvl_error(KVL_ERR_INVALID, "transfer: op is %d; accepted: put, get", (int)in->op);
-    }
-    if (in->part_count > KVL_PARTS_MAX || in->notification_length > KVL_NOTIFICATION_MAX) {
-        return kvl_error(KVL_ERR_LIMIT, "transfer: %zu parts and %zu bytes of notification; at most %d "
-                         "and %u", in->part_count, in->notification_length, KVL_PARTS_MAX,
-                         KVL_NOTIFICATION_MAX);
-    }
-    if (!in->part_count && !in->notification_length && !in->has_notification) {
-        return kvl_error(KVL_ERR_INVALID, "transfer: neither parts nor a notification");
-    }
-    return KVL_OK;
-}
-
-static kvl_status_t transfer_alloc(const kvl_transfer_t *in, transfer_t **transfer_p)
-{
-    size_t count         = in->part_count ? in->part_count : 1;
-    transfer_t *transfer = kvl_calloc(1, sizeof(*transfer));
-
-    if (!transfer) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "transfer: out of memory");
-    }
-    transfer->pieces       = kvl_calloc(count, sizeof(*transfer->pieces));
-    transfer->regions      = kvl_calloc(count, sizeof(*transfer->regions));
-    transfer->notification = kvl_malloc(in->notification_length ? in->notification_length : 1);
-    if (!transfer->pieces || !transfer->regions || !transfer->notification) {
-        transfer_free(transfer);
-        return kvl_error(KVL_ERR_NO_MEMORY, "transfer: out of memory");
-    }
-    if (in->notification_length) {
-        memcpy(transfer->notification, in->notification, in->notification_length);
-    }
-    transfer->notification_length = in->notification_length;
-    transfer->has_notification    = in->has_notification || in->notification_length;
-    transfer->op                  = in->op;
-    *transfer_p                   = transfer;
-    return KVL_OK;
-}
-
-static size_t runs_count(const kvl_transfer_t *in)
-{
-    size_t i, runs = in->part_count ? 1 : 0;
-
-    for (i = 1; i < in->part_count; i++) {
-        runs += in->parts[i].remote != in->parts[i - 1].remote;
-    }
-    return runs;
-}
-
-static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in)
-{
-    kvl_sg_policy_t policy = kvl_engine_settings(transfer->peer->engine)->sg;
-    size_t runs            = runs_count(in), first = 0, i;
-
-    transfer->runs = kvl_calloc(runs ? runs : 1, sizeof(*transfer->runs));
-    if (!transfer->runs) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "transfer: out of memory");
-    }
-    for (i = 0; i < in->part_count; i++) {
-        const kvl_part_t *part = &in->parts[i];
-        kvl_status_t status    = part_check(transfer->peer, part, i, &transfer->regions[i]);
-        run_t *run;
-
-        if (status != KVL_OK) {
-            return status;
-        }
-        transfer->bytes += part->local.length;
-        transfer->pieces[i] = (kvl_piece_t){.address       = part->local.address,
-                                            .length        = part->local.length,
-                                            .mems          = transfer->regions[i]->mems,
-                                            .remote_offset = part->remote_offset};
-        if (i + 1 < in->part_count && in->parts[i + 1].remote == part->remote) {
-            continue;
-        }
-        run         = &transfer->runs[transfer->run_count++];
-        run->remote = part->remote;
-        run->transfer = transfer;
-        run->move = (kvl_move_t){.dir         = in->op == KVL_TRANSFER_PUT ? KVL_MOVE_PUT : KVL_MOVE_GET,
-                                 .pieces      = &transfer->pieces[first],
-                                 .piece_count = kvl_pieces_merge(&transfer->pieces[first], i + 1 - first),
-                                 .scope       = 1,
-                                 .token       = part->remote->wire.id,
-                                 .done        = run_done};
-        run->move.lane = kvl_lane_choose(policy, run->move.piece_count, false);
-        first          = i + 1;
-    }
-    return KVL_OK;
-}
 
 kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
                                  const kvl_batch_params_t *params, kvl_batch_t **batch_p)
@@ -499,23 +328,17 @@ kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
     kvl_status_t status;
     size_t i;
 
-    status = batch_p ? transfer_check(peer, in) : kvl_error(KVL_ERR_INVALID, "transfer: batch_p is NULL");
+    status = batch_p ? kvl_transfer_make(peer, in, &transfer)
+                     : kvl_error(KVL_ERR_INVALID, "transfer: batch_p is NULL");
     if (status == KVL_OK) {
         status = kvl_batch_deadline(peer->engine, params, &deadline);
-    }
-    if (status == KVL_OK) {
-        status = transfer_alloc(in, &transfer);
+        if (status != KVL_OK) {
+            kvl_transfer_free(transfer);
+        }
     }
     if (status != KVL_OK) {
         return status;
     }
-    transfer->peer = peer;
-    status         = transfer_runs(transfer, in);
-    if (status != KVL_OK) {
-        transfer_free(transfer);
-        return status;
-    }
-    transfer->part_count = in->part_count;
     for (i = 0; i < transfer->part_count; i++) {
         atomic_fetch_add(&transfer->regions[i]->users, 1);
     }

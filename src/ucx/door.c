@@ -2,6 +2,7 @@
 #include "ucx/private.h"
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 
 #include <dirent.h>
@@ -18,9 +19,10 @@
  * process from UCX's own thread (1.13.1, also random bytes after a header that fits: all versions), other
  * noise costs a file descriptor for good (all versions), as does a connection that says nothing. UCX leaves no
  * room for a look at the bytes, but the kernel does: a filter on the listening socket, which accepted ones
- * inherit, drops each packet that is not what a client of kvlane sends there. And it accepts a connection only
- * with its first packet: UCX breaks when more than UCX_ASYNC_MAX_EVENTS wait. Whoever got in all the same and
- * says nothing is sent away after a while. What follows the checked bytes is UCX's to read: a peer that speaks UCX's own
+ * inherit, drops each packet that is not what a client of kvlane sends there. Who got nothing through is sent
+ * away after a while: a worker takes UCX_ASYNC_MAX_EVENTS connections, UCX breaks at more. (TCP_DEFER_ACCEPT
+ * would keep them out; but when a connection comes together with its first packet, UCX 1.13 hands events to
+ * the wrong one and aborts.) What follows the checked bytes is UCX's to read: a peer that speaks UCX's own
  * protocol with intent is trusted as far as UCX trusts it.
  *
  * Before a listener is destroyed nobody may be at its door: UCX leaves a connection that was accepted and
@@ -33,7 +35,6 @@
 #define QUIET_TIMEOUT KVL_SECOND
 #define IDLE_MS       5000 /* a visitor may be silent that long */
 #define NEAR_FILES    64
-#define DEFER_S       30 /* a connection without a packet waits in the kernel */
 #define SWEEP_FILES   256 /* looked at in one go */
 
 /* ---- what may pass ---- */
@@ -46,7 +47,7 @@ enum { HEADER = 16, REQUEST = HEADER + 12, LENGTH_HIGH = 4, LENGTH_MIDDLE = 2 };
 enum { SA_HEADER = HEADER + 8, SA_MODE, SA_DEVICE, SA_ADDRESS_V1, SA_ADDRESS_V2 = SA_MODE };
 enum { SA_V1_PEER = 0x01, SA_V2_PEER = 0x21, SA_MODE_CM = 2, ADDRESS_VERSION_MAX = 1 };
 enum { SLOT_PAYLOAD, SLOT_START, SLOT_LENGTH };
-enum { TCP_OFFSET = 12, TCP_FLAGS = 13, TCP_FIN = 1 };
+enum { TCP_OFFSET = 12 };
 
 #define LOAD(size, at)           BPF_STMT(BPF_LD | (size) | BPF_IND, (at)) /* from the start of the payload */
 #define IF(test, value, yes, no) BPF_JUMP(BPF_JMP | (test), (value), (yes), (no)) /* steps ahead */
@@ -57,21 +58,17 @@ enum { TCP_OFFSET = 12, TCP_FLAGS = 13, TCP_FIN = 1 };
 #define PASSES(test, value)      IF(test, value, 0, 1), PASS
 
 /* A: length of the payload, X: its start */
-#define PAYLOAD                                                                            \
-    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_OFFSET), /* in words, upper half of the byte */ \
-        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c), \
-        BPF_STMT(BPF_ST, SLOT_START), BPF_STMT(BPF_MISC | BPF_TAX, 0),                     \
+#define PAYLOAD                                                                                    \
+    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_OFFSET), /* in words, upper half of the byte */         \
+        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c),         \
+        BPF_STMT(BPF_ST, SLOT_START), BPF_STMT(BPF_MISC | BPF_TAX, 0),                             \
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0)
 
 /* the first packet: a request */
 static const struct sock_filter request_filter[] = {
     PAYLOAD,
     BPF_STMT(BPF_ST, SLOT_PAYLOAD),
-    IF(BPF_JEQ, 0, 0, 4), /* SYN and ACK pass; FIN of one who said nothing does not: it would get in */
-    BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS),
-    IF(BPF_JSET, TCP_FIN, 0, 1),
-    DROP,
-    PASS,
+    PASSES(BPF_JEQ, 0), /* SYN, ACK, FIN */
     NEED(BPF_JGE, HEADER),
     LOAD(BPF_W, LENGTH_HIGH),
     NEED(BPF_JEQ, 0),
@@ -105,14 +102,8 @@ static const struct sock_filter request_filter[] = {
 
 /* after it was accepted: a bare header */
 static const struct sock_filter accepted_filter[] = {
-    PAYLOAD,
-    PASSES(BPF_JEQ, 0),
-    NEED(BPF_JEQ, HEADER),
-    LOAD(BPF_W, 0),
-    NEED(BPF_JEQ, 0),
-    LOAD(BPF_W, LENGTH_HIGH),
-    NEED(BPF_JEQ, 0),
-    PASS,
+    PAYLOAD,          PASSES(BPF_JEQ, 0),       NEED(BPF_JEQ, HEADER), LOAD(BPF_W, 0),
+    NEED(BPF_JEQ, 0), LOAD(BPF_W, LENGTH_HIGH), NEED(BPF_JEQ, 0),      PASS,
 };
 
 /* What a socket of this process is to the listener. */
@@ -187,19 +178,21 @@ static bool door_is_known(void)
     return __BYTE_ORDER == __LITTLE_ENDIAN && kvl_ucx_api() <= UCP_VERSION(1, 23);
 }
 
+static bool guard_one(int fd, void *arg)
+{
+    kvl_ucx_listener_t *listener = arg;
+
+    if (socket_kind(&listener->addr, fd) == SOCKET_LISTENS) {
+        listener->guarded |= socket_filter(fd, request_filter, FILTER_LENGTH(request_filter));
+    }
+    return true;
+}
+
 void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener)
 {
-    int wait_s = DEFER_S;
-    struct dirent *entry;
-
     listener->files = opendir("/proc/self/fd");
-    while (door_is_known() && listener->files && (entry = readdir(listener->files)) != NULL) {
-        int fd = atoi(entry->d_name);
-
-        if (socket_kind(&listener->addr, fd) == SOCKET_LISTENS) {
-            (void)setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof(wait_s));
-            listener->guarded |= socket_filter(fd, request_filter, FILTER_LENGTH(request_filter));
-        }
+    if (door_is_known()) {
+        kvl_files_each(guard_one, listener);
     }
     if (!listener->guarded) {
         kvl_warn(
@@ -208,37 +201,38 @@ void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener)
     }
 }
 
-static bool socket_is(int fd, const kvl_addr_t *addr, const struct sockaddr_storage *peer)
+typedef struct {
+    const kvl_addr_t *addr;
+    kvl_addr_t peer;
+    int fd; /* -1: not found yet */
+} socket_search_t;
+
+static bool search_one(int fd, void *arg)
 {
+    socket_search_t *search       = arg;
     struct sockaddr_storage other = {.ss_family = AF_UNSPEC};
-    kvl_addr_t wanted             = {.storage = *peer};
     socklen_t length              = sizeof(other);
 
-    return getpeername(fd, (struct sockaddr *)&other, &length) == 0 &&
-           addr_covers(&wanted, &other) && socket_kind(addr, fd) == SOCKET_CONNECTED;
+    if (getpeername(fd, (struct sockaddr *)&other, &length) == 0 &&
+        addr_covers(&search->peer, &other) && socket_kind(search->addr, fd) == SOCKET_CONNECTED) {
+        search->fd = fd;
+    }
+    return search->fd < 0;
 }
 
 /* The socket of a request: the kernel gives out the lowest free number, so it is near the last one. */
 static int door_find(const kvl_ucx_listener_t *listener, const struct sockaddr_storage *peer)
 {
-    int fd, found = -1;
-    struct dirent *entry;
-    DIR *dir;
+    socket_search_t search = {.addr = &listener->addr, .peer = {.storage = *peer}, .fd = -1};
+    int fd;
 
     for (fd = listener->last_fd; fd < listener->last_fd + NEAR_FILES; fd++) {
-        if (socket_is(fd, &listener->addr, peer)) {
+        if (!search_one(fd, &search)) {
             return fd;
         }
     }
-    dir = opendir("/proc/self/fd");
-    while (dir && found < 0 && (entry = readdir(dir)) != NULL) {
-        fd    = atoi(entry->d_name);
-        found = socket_is(fd, &listener->addr, peer) ? fd : -1;
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return found;
+    kvl_files_each(search_one, &search);
+    return search.fd;
 }
 
 void kvl_ucx_listener_admit(kvl_ucx_listener_t *listener, const struct sockaddr_storage *peer)
@@ -272,48 +266,52 @@ void kvl_ucx_listener_sweep(kvl_ucx_listener_t *listener)
 
 /* ---- before it goes ---- */
 
-/* Tells everybody at the door to go; returns how many there are, queued ones included. */
-static unsigned door_clear(const kvl_addr_t *addr, bool first)
+typedef struct {
+    const kvl_addr_t *addr;
+    unsigned count; /* who is there, queued ones included */
+} door_clear_t;
+
+static bool deafen_one(int fd, void *arg)
 {
-    DIR *dir = opendir("/proc/self/fd");
-    struct dirent *entry;
-    unsigned n = 0;
-
-    while (dir && (entry = readdir(dir)) != NULL) {
-        struct pollfd queue = {.fd = atoi(entry->d_name), .events = POLLIN};
-
-        switch (socket_kind(addr, queue.fd)) {
-        case SOCKET_LISTENS:
-            if (first) {
-                socket_deafen(queue.fd);
-            }
-            n += poll(&queue, 1, 0) == 1;
-            break;
-        case SOCKET_CONNECTED:
-            shutdown(queue.fd, SHUT_RDWR);
-            n++;
-            break;
-        default:
-            break;
-        }
+    if (socket_kind(arg, fd) == SOCKET_LISTENS) {
+        socket_deafen(fd);
     }
-    if (dir) {
-        closedir(dir);
+    return true;
+}
+
+/* tells it to go */
+static bool clear_one(int fd, void *arg)
+{
+    door_clear_t *clear = arg;
+    struct pollfd queue = {.fd = fd, .events = POLLIN};
+
+    switch (socket_kind(clear->addr, fd)) {
+    case SOCKET_LISTENS:
+        clear->count += poll(&queue, 1, 0) == 1;
+        break;
+    case SOCKET_CONNECTED:
+        shutdown(fd, SHUT_RDWR);
+        clear->count++;
+        break;
+    default:
+        break;
     }
-    return n;
+    return true;
 }
 
 void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener)
 {
-    int64_t end = kvl_time_add(kvl_now_ns(), QUIET_TIMEOUT);
-    bool first  = true;
+    int64_t end        = kvl_time_add(kvl_now_ns(), QUIET_TIMEOUT);
+    door_clear_t clear = {.addr = &listener->addr};
 
     if (listener->files) {
         closedir(listener->files);
     }
-    while (door_clear(&listener->addr, first) && kvl_now_ns() < end) {
-        first = false;
+    kvl_files_each(deafen_one, &listener->addr);
+    do {
+        clear.count = 0;
+        kvl_files_each(clear_one, &clear);
         ucp_worker_progress(listener->worker->ucp); /* requests that came meanwhile are refused */
-        poll(NULL, 0, 1);
-    }
+        poll(NULL, 0, clear.count ? 1 : 0);
+    } while (clear.count && kvl_now_ns() < end);
 }

@@ -209,8 +209,8 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
     }
     info_judge(ep->worker, &lanes, &info);
     lanes_list(&lanes, info.detail, sizeof(info.detail));
-    ep->multi_send = info.shared_memory; /* rma.c says why */
-    ep->maps       = info.shared_memory && !get_is_native(ep->worker, lanes_bulk(&lanes));
+    ep->shared = info.shared_memory; /* rma.c and rkey.c say why */
+    ep->maps   = info.shared_memory && !get_is_native(ep->worker, lanes_bulk(&lanes));
     *info_p        = info;
     return KVL_OK;
 }

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,6 @@
  * versions then share symbols and crash; kvlane looks before it starts and refuses. */
 
 #define PATH_SIZE 512
-
-#define CONNECTIONS_DEFAULT 1024 /* UCX_ASYNC_MAX_EVENTS */
-#define CONNECTIONS_SPARE   16
 
 typedef struct {
     unsigned count;
@@ -59,6 +57,7 @@ kvl_status_t kvl_ucx_check(void)
                          "later 1.x",
                          major, minor, release, libs.paths[0], UCP_API_MAJOR, UCP_API_MINOR);
     }
+    (void)kvl_ucx_connections_max(); /* before the first worker */
     return KVL_OK;
 }
 
@@ -102,12 +101,42 @@ const char *kvl_ucx_path(void)
     return path;
 }
 
-/* UCX read it when it was loaded. */
-unsigned kvl_ucx_connections_max(void)
+/* ---- connections ---- */
+
+/* A worker takes UCX_ASYNC_MAX_EVENTS connections; at one more UCX frees what is still in its list (1.13.1), and
+ * noise at a port alone makes a thousand. The limit is a setting of the process that UCX reads when it is loaded;
+ * libucs lets it be changed before the first worker, but does not promise that: where it cannot, the default
+ * holds. */
+#define CONNECTIONS_SETTING "ASYNC_MAX_EVENTS"
+#define CONNECTIONS_DEFAULT 1024
+#define CONNECTIONS_WANTED  16384
+#define CONNECTIONS_SPARE   16
+
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+
+extern ucs_status_t ucs_global_opts_set_value(const char *name, const char *value)
+    __attribute__((weak));
+
+static pthread_once_t connections_once = PTHREAD_ONCE_INIT;
+static unsigned connections            = CONNECTIONS_DEFAULT;
+
+static void connections_set(void)
 {
-    const char *text = getenv("UCX_ASYNC_MAX_EVENTS");
+    const char *text = getenv("UCX_" CONNECTIONS_SETTING);
     unsigned long n  = text ? strtoul(text, NULL, 10) : 0;
 
-    return n > CONNECTIONS_SPARE && n < UINT_MAX ? (unsigned)n - CONNECTIONS_SPARE
-                                                 : CONNECTIONS_DEFAULT - CONNECTIONS_SPARE;
+    if (n && n < UINT_MAX) {
+        connections = (unsigned)n;
+    } else if (ucs_global_opts_set_value &&
+               ucs_global_opts_set_value(CONNECTIONS_SETTING, TEXT_OF(CONNECTIONS_WANTED)) ==
+                   UCS_OK) {
+        connections = CONNECTIONS_WANTED;
+    }
+}
+
+unsigned kvl_ucx_connections_max(void)
+{
+    pthread_once(&connections_once, connections_set);
+    return connections > CONNECTIONS_SPARE ? connections - CONNECTIONS_SPARE : 1;
 }

@@ -19,6 +19,7 @@
 /* a key: u64 memory domains, u8 kind, then u8 length and bytes for each domain */
 #define KEY_MAP     8
 #define KEY_ENTRIES 9
+#define KEY_PAD     256 /* zeros behind it: a domain reads its own size, whatever the length says */
 
 /* how UCX says where its posix shared memory is */
 typedef struct {
@@ -60,8 +61,8 @@ static kvl_status_t mapping_try(const char *path, const mapping_t *mapping, int 
     void *memory;
 
     if (fstat(fd, &file) || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < mapping->length) {
-        return kvl_error(KVL_ERR_PROTOCOL, "shared memory of the peer: %s does not have %llu bytes", path,
-                         (unsigned long long)mapping->length);
+        return kvl_error(KVL_ERR_PROTOCOL, "shared memory of the peer: %s does not have %llu bytes",
+                         path, (unsigned long long)mapping->length);
     }
     memory = mmap(NULL, mapping->length, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (memory == MAP_FAILED) {
@@ -80,7 +81,8 @@ static kvl_status_t mapping_open(mapping_t *mapping, int *fd_p)
     int fd;
 
     if (mapping->id & MAPPING_PROC) {
-        snprintf(path, sizeof(path), "/proc/%u/fd/%u", (unsigned)(id & ((1u << MAPPING_PID_BITS) - 1)),
+        snprintf(path, sizeof(path), "/proc/%u/fd/%u",
+                 (unsigned)(id & ((1u << MAPPING_PID_BITS) - 1)),
                  (unsigned)(id >> MAPPING_PID_BITS));
     } else {
         snprintf(path, sizeof(path), "/dev/shm/ucx_shm_posix_%llx", (unsigned long long)id);
@@ -106,30 +108,44 @@ static bool mapping_holds(const mapping_t *mapping, uint64_t base, uint64_t leng
            base - mapping->address <= mapping->length - length;
 }
 
+/* Does it end where its entries say? UCX reads as far as they tell it to. */
+static kvl_status_t key_check(const uint8_t *key, size_t length)
+{
+    size_t at = KEY_ENTRIES;
+    uint64_t domains;
+
+    if (length < KEY_ENTRIES) {
+        return kvl_error(KVL_ERR_PROTOCOL, "remote key: %zu bytes", length);
+    }
+    for (memcpy(&domains, key, KEY_MAP); domains; domains &= domains - 1) {
+        if (at >= length || key[at] > length - at - 1) {
+            return kvl_error(KVL_ERR_PROTOCOL, "remote key: ends within what it says");
+        }
+        at += 1 + key[at];
+    }
+    return KVL_OK;
+}
+
 kvl_status_t kvl_rkey_hold(void *packed, size_t length, uint64_t base, uint64_t bytes, int *fd_p)
 {
     uint8_t *key        = packed;
     size_t at           = KEY_ENTRIES;
-    kvl_status_t status = KVL_OK;
+    kvl_status_t status = key_check(key, length);
     mapping_t mapping;
-    uint64_t domains;
+    uint64_t domains = 0;
 
     *fd_p = -1;
-    if (length < KEY_ENTRIES) {
-        return kvl_error(KVL_ERR_PROTOCOL, "remote key: %zu bytes", length);
+    if (status == KVL_OK) {
+        memcpy(&domains, key, KEY_MAP);
     }
-    for (memcpy(&domains, key, KEY_MAP); domains && status == KVL_OK; domains &= domains - 1) {
-        unsigned size = at < length ? key[at] : 0;
-
-        if (at >= length || size > length - at - 1) {
-            status = kvl_error(KVL_ERR_PROTOCOL, "remote key: ends within what it says");
-        } else if (*fd_p < 0 && mapping_is(key + at + 1, size, &mapping)) {
-            status = mapping_holds(&mapping, base, bytes)
-                         ? mapping_open(&mapping, fd_p)
-                         : kvl_error(KVL_ERR_PROTOCOL, "remote key: of other memory than the region's");
-            memcpy(key + at + 1, &mapping, sizeof(mapping));
+    for (; domains && status == KVL_OK; domains &= domains - 1, at += 1 + key[at]) {
+        if (!mapping_is(key + at + 1, key[at], &mapping)) {
+            continue;
         }
-        at += 1 + size;
+        status = *fd_p < 0 && mapping_holds(&mapping, base, bytes)
+                     ? mapping_open(&mapping, fd_p)
+                     : kvl_error(KVL_ERR_PROTOCOL, "remote key: of other memory than the region's");
+        memcpy(key + at + 1, &mapping, sizeof(mapping));
     }
     if (status != KVL_OK && *fd_p >= 0) {
         close(*fd_p);
@@ -138,26 +154,47 @@ kvl_status_t kvl_rkey_hold(void *packed, size_t length, uint64_t base, uint64_t 
     return status;
 }
 
-kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p)
+static kvl_status_t key_unpack(kvl_ep_t *ep, const void *key, kvl_rkey_t **rkey_p)
 {
-    kvl_rkey_t *rkey;
+    kvl_rkey_t *rkey = kvl_calloc(1, sizeof(*rkey));
     ucs_status_t status;
 
-    (void)length; /* UCX reads as far as the bytes say; the caller has checked where they end */
-    if (ep->state != EP_OPEN) {
-        return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
-    }
-    rkey = kvl_calloc(1, sizeof(*rkey));
     if (!rkey) {
         return kvl_error(KVL_ERR_NO_MEMORY, "remote key: %zu bytes", sizeof(*rkey));
     }
-    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_rkey_unpack(ep->ucp, packed, &rkey->ucp);
+    status = kvl_ucp_fails() ? UCS_ERR_IO_ERROR : ucp_ep_rkey_unpack(ep->ucp, key, &rkey->ucp);
     if (status != UCS_OK) {
         kvl_free(rkey);
         return kvl_ucx_error("ucp_ep_rkey_unpack", status);
     }
     *rkey_p = rkey;
     return KVL_OK;
+}
+
+kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, uint64_t base,
+                             uint64_t bytes, kvl_rkey_t **rkey_p)
+{
+    kvl_status_t status;
+    uint8_t *key;
+    int fd = -1;
+
+    if (ep->state != EP_OPEN) {
+        return kvl_error(KVL_ERR_CLOSED, "%s: endpoint is closed", ep->peer);
+    }
+    key = kvl_calloc(1, length + KEY_PAD);
+    if (!key) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "remote key: %zu bytes", length);
+    }
+    memcpy(key, packed, length);
+    status = ep->shared ? kvl_rkey_hold(key, length, base, bytes, &fd) : key_check(key, length);
+    if (status == KVL_OK) {
+        status = key_unpack(ep, key, rkey_p);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    kvl_free(key);
+    return status;
 }
 
 void kvl_rkey_destroy(kvl_rkey_t *rkey)

@@ -45,7 +45,7 @@ kvl_status_t kvl_ep_put(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
         return status;
     }
     rma_param(&param, ep, rma, req);
-    if (ep->multi_send) {
+    if (ep->shared) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_MULTI_SEND;
     }
     kvl_req_begin(req, ep->worker, ep);

@@ -204,11 +204,14 @@ size_t kvl_mem_length(const kvl_mem_t *mem);
 kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p);
 
 /* Unpacks for use on this endpoint only. Damaged bytes: KVL_ERR_PROTOCOL where UCX notices. */
-/* Before it is unpacked for an endpoint over shared memory: is it whole, of [base, base + bytes), and can that be
- * mapped? Then it is changed to name a file that is open here, which the caller closes after the unpack; -1: it
- * names none. KVL_ERR_PROTOCOL, KVL_ERR_PEER, KVL_ERR_LIMIT. */
+/* For use on this endpoint only. The key is of @a bytes from @a base on; over shared memory (kvl_ep_info() said
+ * so before) that is checked and tried, for UCX crashes where it cannot map. KVL_ERR_PROTOCOL: damaged, or of
+ * other memory; KVL_ERR_PEER: the peer is gone; KVL_ERR_LIMIT: no files or address space. */
+kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, uint64_t base, uint64_t bytes,
+                             kvl_rkey_t **rkey_p);
+/* Its part for shared memory: changes the key to name a file that is open here; the caller closes it after the
+ * unpack. -1: the key names none. */
 kvl_status_t kvl_rkey_hold(void *packed, size_t length, uint64_t base, uint64_t bytes, int *fd_p);
-kvl_status_t kvl_rkey_unpack(kvl_ep_t *ep, const void *packed, size_t length, kvl_rkey_t **rkey_p);
 void kvl_rkey_destroy(kvl_rkey_t *rkey); /* before its endpoint is closed */
 /* Local address of the peer's byte, when the memory is shared and mapped; else KVL_ERR_UNSUPPORTED. */
 kvl_status_t kvl_rkey_pointer(kvl_rkey_t *rkey, uint64_t remote, void **address_p);

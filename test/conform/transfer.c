@@ -4,6 +4,7 @@
 #include <kvlane/transport.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "wire/wire.h"
 
 #include <stdatomic.h>
@@ -288,11 +289,14 @@ BOTH(transfer_cancel, ends_quiet_and_the_link_goes_on)
 
     ends_open(rails, "auto");
     part = (kvl_part_t){.local = {pool, BYTES, here}, .remote = remote};
-    for (i = 0; i < 20; i++) {
+    for (i = 0; i < 40; i++) { /* at once, and ever later into its ops */
+        int64_t at = kvl_now_ns() + i * KVL_MS / 20;
         kvl_batch_t *batch;
         kvl_status_t status;
 
         REQUIRE(kvl_transfer_submit(peer, &put, NULL, &batch) == KVL_INPROGRESS);
+        while (kvl_now_ns() < at) {
+        }
         kvl_batch_cancel(batch);
         status = kvl_batch_wait(batch, -1);
         CHECK(status == KVL_ERR_CANCELED || status == KVL_OK);

@@ -65,7 +65,8 @@ static kvl_status_t story_memory(story_t *story)
         status = kvl_mem_pack(story->arena, packed, &length);
     }
     if (status == KVL_OK) {
-        status = kvl_rkey_unpack(story->pair.a[0], packed, length, &story->rkey);
+        status = kvl_rkey_unpack(story->pair.a[0], packed, length,
+                            (uintptr_t)kvl_mem_address(story->arena), PAIR_DATA, &story->rkey);
     }
     if (status == KVL_OK) {
         status = kvl_ep_info(story->pair.a[0], &info);

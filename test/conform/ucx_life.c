@@ -242,7 +242,8 @@ static void storm_open(storm_t *storm, const char *rails)
     REQUIRE(kvl_mem_create(pair->context_b, pair->data, PAIR_DATA, &storm->arena) == KVL_OK);
     REQUIRE(kvl_mem_create(pair->context_a, storm->source, PAIR_DATA, &storm->pool) == KVL_OK);
     REQUIRE(kvl_mem_pack(storm->arena, packed, &length) == KVL_OK);
-    REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length, &storm->rkey) == KVL_OK);
+    REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length,
+                            (uintptr_t)kvl_mem_address(storm->arena), PAIR_DATA, &storm->rkey) == KVL_OK);
 }
 
 static void storm_post(storm_t *storm, kind_t kind)

@@ -27,7 +27,8 @@ static void window_open(pair_t *pair, window_t *window)
     REQUIRE(kvl_mem_create(pair->context_b, NULL, PAIR_DATA, &window->arena) == KVL_OK);
     REQUIRE(kvl_mem_create(pair->context_a, window->buffer, PAIR_DATA, &window->pool) == KVL_OK);
     REQUIRE(kvl_mem_pack(window->arena, packed, &length) == KVL_OK);
-    REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length, &window->rkey) == KVL_OK);
+    REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length,
+                            (uintptr_t)kvl_mem_address(window->arena), PAIR_DATA, &window->rkey) == KVL_OK);
 }
 
 static void window_close(window_t *window)

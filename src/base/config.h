@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 typedef enum { KVL_PROGRESS_THREAD, KVL_PROGRESS_CALLER } kvl_progress_mode_t;
+/* the order of kvl_affinity_t in rail/choose.h */
+typedef enum { KVL_BY_NUMA, KVL_BY_RANK, KVL_BY_NOTHING } kvl_affinity_policy_t;
 typedef enum { KVL_SG_AUTO, KVL_SG_ALWAYS, KVL_SG_NEVER } kvl_sg_policy_t;
 typedef enum { KVL_MODE_AUTO, KVL_MODE_ONESIDED, KVL_MODE_MESSAGE } kvl_mode_policy_t;
 
@@ -24,6 +26,10 @@ typedef struct {
     kvl_mode_policy_t mode;       /* KVLANE_MODE */
     kvl_progress_mode_t progress; /* KVLANE_PROGRESS thread|caller */
     const char *rails;            /* KVLANE_RAILS auto|tcp|shm|rdma|DEV,... default auto */
+    kvl_affinity_policy_t affinity; /* KVLANE_AFFINITY numa|rank|off */
+    const char *rank;             /* KVLANE_RANK, default "": not said */
+    unsigned max_rails;           /* KVLANE_MAX_RAILS 0..16, default 0: as many as there may be */
+    uint64_t stripe_min;          /* KVLANE_STRIPE_MIN bytes, default 256K */
     int64_t timeout_ns; /* KVLANE_TIMEOUT, default 30s; a duration with unit ms|s|m (bare: s) */
     int64_t connect_timeout_ns; /* KVLANE_CONNECT_TIMEOUT, default 10s */
     int64_t backoff_min_ns;     /* KVLANE_BACKOFF_MIN, default 50ms: first pause between connects */

@@ -15,7 +15,8 @@ typedef enum {
     KVL_ROW_DURATION, /* int64_t, ns */
     KVL_ROW_CHOICE,   /* unsigned or an enum: the index in choices */
     KVL_ROW_RAILS,    /* const char *, a list of names */
-    KVL_ROW_FAULT     /* const char *, rules of base/fault.h */
+    KVL_ROW_FAULT,    /* const char *, rules of base/fault.h */
+    KVL_ROW_TEXT      /* const char *, one word or nothing; whoever uses it judges it */
 } kvl_row_type_t;
 
 typedef struct {
@@ -30,7 +31,7 @@ typedef struct {
 
 typedef enum { KVL_SOURCE_DEFAULT, KVL_SOURCE_ENVIRONMENT, KVL_SOURCE_CALL } kvl_config_source_t;
 
-#define KVL_ROWS 22
+#define KVL_ROWS 26
 extern const kvl_row_t kvl_rows[KVL_ROWS];
 
 typedef struct {

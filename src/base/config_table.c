@@ -14,6 +14,7 @@
 static const char *const sg_choices[]       = {"auto", "always", "never", NULL};
 static const char *const mode_choices[]     = {"auto", "onesided", "message", NULL};
 static const char *const progress_choices[] = {"thread", "caller", NULL};
+static const char *const affinity_choices[] = {"numa", "rank", "off", NULL};
 static const char *const log_choices[] = {"fatal", "error", "warn", "info", "debug", "trace", NULL};
 
 #define FIELD(member) offsetof(kvl_settings_t, member)
@@ -33,7 +34,19 @@ const kvl_row_t kvl_rows[KVL_ROWS] = {
     {"KVLANE_PROGRESS", KVL_ROW_CHOICE, "thread", 0, 0, progress_choices, FIELD(progress),
      "Who drives the engine: a thread of its own, or the caller with kvl_engine_progress()."},
     {"KVLANE_RAILS", KVL_ROW_RAILS, "auto", 0, 0, NULL, FIELD(rails),
-     "Rails to use: auto, tcp, shm, rdma, or devices such as mlx5_0:1,eth0."},
+     "Rails to use: auto, tcp, shm, rdma, or devices such as mlx5_0:1,eth0; or those not to use, as in "
+     "^eth0."},
+    {"KVLANE_AFFINITY", KVL_ROW_CHOICE, "numa", 0, 0, affinity_choices, FIELD(affinity),
+     "Which of several rails: the nearest to the memory (numa), the one that the process's rank counts "
+     "out (rank), all (off)."},
+    {"KVLANE_RANK", KVL_ROW_TEXT, "", 0, 0, NULL, FIELD(rank),
+     "For KVLANE_AFFINITY=rank: number of this process among those of its host; empty: as the "
+     "framework or launcher says."},
+    {"KVLANE_MAX_RAILS", KVL_ROW_COUNT, "0", 0, 16, NULL, FIELD(max_rails),
+     "Most network rails to use; 0: 16."},
+    {"KVLANE_STRIPE_MIN", KVL_ROW_BYTES, "256K", 4 * KIB, 64 * MIB, NULL, FIELD(stripe_min),
+     "With several rails: values larger than this are cut in pieces of at least this many bytes, which "
+     "take different rails."},
     {"KVLANE_TIMEOUT", KVL_ROW_DURATION, "30s", 1 * MS, 24 * HOUR, NULL, FIELD(timeout_ns),
      "Deadline of a batch that brings none of its own; a bare number means seconds."},
     {"KVLANE_CONNECT_TIMEOUT", KVL_ROW_DURATION, "10s", 1 * MS, 1 * HOUR, NULL,

@@ -164,12 +164,24 @@ static void store(const kvl_row_t *row, uint64_t value, kvl_settings_t *settings
     }
 }
 
+static const char *check_text(const char *text)
+{
+    for (; *text; text++) {
+        if (!isgraph((unsigned char)*text)) {
+            return "a blank or an unprintable character";
+        }
+    }
+    return NULL;
+}
+
 static const char *parse_text(const kvl_row_t *row, const char *text, kvl_settings_t *settings)
 {
     const char *why = NULL;
 
     if (row->type == KVL_ROW_RAILS) {
         why = check_rails(text);
+    } else if (row->type == KVL_ROW_TEXT) {
+        why = check_text(text);
     } else if (kvl_fault_check(text) != KVL_OK) {
         why = kvl_error_text();
     }
@@ -184,7 +196,7 @@ const char *kvl_row_parse(const kvl_row_t *row, const char *text, kvl_settings_t
     uint64_t value;
     const char *why;
 
-    if (row->type == KVL_ROW_RAILS || row->type == KVL_ROW_FAULT) {
+    if (row->type == KVL_ROW_RAILS || row->type == KVL_ROW_FAULT || row->type == KVL_ROW_TEXT) {
         return parse_text(row, text, settings);
     }
     if (row->type == KVL_ROW_PACK && strcasecmp(text, "auto") == 0) {
@@ -245,7 +257,10 @@ void kvl_row_accepted(const kvl_row_t *row, char *text, size_t size)
         accept_choices(row, text, size);
         break;
     case KVL_ROW_RAILS:
-        snprintf(text, size, "auto, tcp, shm, rdma, or device names with commas");
+        snprintf(text, size, "auto, tcp, shm, rdma, or device names with commas; ^ before those not to use");
+        break;
+    case KVL_ROW_TEXT:
+        snprintf(text, size, "a word");
         break;
     case KVL_ROW_FAULT:
         snprintf(text, size, "POINT:ACTION[=VALUE][@N|@N+|%%P],...");

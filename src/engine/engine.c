@@ -98,31 +98,13 @@ static kvl_status_t engine_workers(kvl_engine_t *engine, unsigned rail)
 
 static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
 {
-    char device[64] = "";
-    kvl_context_params_t params = {.config = engine->config, .device = NULL};
-    kvl_status_t status;
+    kvl_status_t status = kvl_engine_rails_open(engine, address);
+    unsigned rail;
 
-    if (address) {
-        kvl_addr_t addr;
-
-        status = kvl_addr_parse(address, &addr);
-        if (status != KVL_OK) {
-            return status;
-        }
-        if (kvl_addr_device(&addr, device, sizeof(device)) == KVL_OK) {
-            params.device = device;
-        }
+    for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
+        status = engine_workers(engine, rail);
     }
-    status = kvl_context_create(&params, &engine->rails[0].context);
-    if (status == KVL_OK) {
-        params.ctrl = true;
-        status      = kvl_context_create(&params, &engine->rails[0].ctrl_context);
-    }
-    if (status != KVL_OK) {
-        return status;
-    }
-    engine->rail_count = 1;
-    return engine_workers(engine, 0);
+    return status;
 }
 
 /* client ids carry the nonce in their high 56 bits: it names this engine to its peers */
@@ -150,9 +132,8 @@ static void engine_cleanup(kvl_engine_t *engine)
                 kvl_worker_destroy(engine->rails[rail].workers[lane]);
             }
         }
-        kvl_context_destroy(engine->rails[rail].context);
-        kvl_context_destroy(engine->rails[rail].ctrl_context);
     }
+    kvl_engine_rails_close(engine);
     if (engine->epoll_fd >= 0) {
         close(engine->epoll_fd);
     }
@@ -364,9 +345,7 @@ static void engine_print_text(kvl_engine_t *engine, FILE *stream)
                     "lane and rail: ctrl, data, sg)\n",
             kvl_ucx_version(), kvl_ucx_path(), engine->rail_count,
             engine->rail_count * KVL_LANE_COUNT);
-    kvl_context_print(engine->rails[0].context, stream);
-    fprintf(stream, "  ctrl lane\n");
-    kvl_context_print(engine->rails[0].ctrl_context, stream);
+    kvl_engine_rails_print(engine, stream, 0);
 }
 
 void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
@@ -375,8 +354,10 @@ void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
 
     kvl_engine_enter(engine);
     if (json) {
-        fprintf(stream, "{\"rails\": %u, \"workers\": %u, \"parts\": [", engine->rail_count,
+        fprintf(stream, "{\"rails\": %u, \"workers\": %u, ", engine->rail_count,
                 engine->rail_count * KVL_LANE_COUNT);
+        kvl_engine_rails_print(engine, stream, json);
+        fprintf(stream, "\"parts\": [");
     } else {
         engine_print_text(engine, stream);
     }

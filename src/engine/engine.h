@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/ring.h"
 #include "lane/endpoint.h"
+#include "rail/table.h"
 #include "ucx/ucx.h"
 
 #include <kvlane/engine.h>
@@ -64,6 +65,9 @@ const kvl_config_t *kvl_engine_config(const kvl_engine_t *engine);
 kvl_timers_t *kvl_engine_timers(kvl_engine_t *engine);
 uint64_t kvl_engine_nonce(const kvl_engine_t *engine); /* client ids: nonce | lane */
 unsigned kvl_engine_rails(const kvl_engine_t *engine);
+/* What is known of a rail, NULL if its device is left to UCX; and its name for people. */
+const kvl_rail_t *kvl_engine_rail(const kvl_engine_t *engine, unsigned rail);
+const char *kvl_engine_rail_name(const kvl_engine_t *engine, unsigned rail);
 kvl_context_t *kvl_engine_context(kvl_engine_t *engine, unsigned rail);
 kvl_worker_t *kvl_engine_worker(kvl_engine_t *engine, unsigned rail, kvl_lane_kind_t lane);
 /* now, read once per turn of the loop */

@@ -4,6 +4,7 @@
 #define KVL_ENGINE_PRIVATE_H
 
 #include "engine/engine.h"
+#include "rail/choose.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,19 +17,23 @@ typedef struct {
 } kvl_watch_t;
 
 typedef struct {
+    const kvl_rail_t *about;     /* row of engine->table; NULL: whatever UCX takes */
     kvl_context_t *context;      /* data, sg and memory */
     kvl_context_t *ctrl_context; /* ctrl */
     kvl_worker_t *workers[KVL_LANE_COUNT];
     kvl_watch_t watch[KVL_LANE_COUNT];
-} kvl_rail_t;
+} kvl_engine_rail_t;
 
 struct kvl_engine {
     /* constant after create */
     kvl_config_t *config;
     const kvl_settings_t *settings;
     uint64_t nonce; /* 56 random bits << 8 */
+    kvl_rail_table_t *table;  /* NULL, and no decision: rails are left to UCX ... */
+    kvl_decision_t *decision;
+    const char *left_to_ucx;  /* ... by this setting */
     unsigned rail_count;
-    kvl_rail_t rails[KVL_RAILS_MAX];
+    kvl_engine_rail_t rails[KVL_RAILS_MAX];
     int epoll_fd, wake_fd, event_fd, timer_fd; /* timer_fd: caller mode only, else -1 */
     pthread_t thread;
     bool has_thread;
@@ -70,6 +75,11 @@ struct kvl_engine {
     kvl_list_t regions;
     uint32_t last_region_id; /* begins anywhere: what a peer knows of an earlier engine is not found here */
 };
+
+/* rails.c */
+kvl_status_t kvl_engine_rails_open(kvl_engine_t *engine, const char *address);
+void kvl_engine_rails_close(kvl_engine_t *engine); /* after workers and memory */
+void kvl_engine_rails_print(const kvl_engine_t *engine, FILE *stream, int json);
 
 /* loop.c */
 kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine);

@@ -31,7 +31,7 @@ static bool worker_is_suspect(kvl_worker_t *worker)
 }
 
 /* true if it is suspect, or stuck */
-static bool worker_look(kvl_engine_t *engine, kvl_rail_t *rail, unsigned lane)
+static bool worker_look(kvl_engine_t *engine, kvl_engine_rail_t *rail, unsigned lane)
 {
     kvl_watch_t *watch = &rail->watch[lane];
 

@@ -59,8 +59,8 @@ static kvl_status_t context_start(kvl_context_t *context, const kvl_context_para
 kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_t **context_p)
 {
     kvl_context_t *context;
-    kvl_tables_t *tables;
-    kvl_status_t status = kvl_ucx_check();
+    kvl_tables_t *tables = params->tables;
+    kvl_status_t status  = kvl_ucx_check();
 
     if (status != KVL_OK) {
         return status;
@@ -69,12 +69,14 @@ kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_
     if (!context) {
         return kvl_error(KVL_ERR_NO_MEMORY, "context: %zu bytes", sizeof(*context));
     }
-    status = kvl_tables_create(&tables);
+    status = tables ? KVL_OK : kvl_tables_create(&tables);
     if (status != KVL_OK) {
         goto err_free;
     }
     status = context_start(context, params, tables);
-    kvl_tables_destroy(tables);
+    if (!params->tables) {
+        kvl_tables_destroy(tables);
+    }
     if (status != KVL_OK) {
         goto err_free;
     }

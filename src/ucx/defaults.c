@@ -45,7 +45,7 @@ static kvl_status_t want_rails(kvl_options_t *options, const kvl_tables_t *table
                                const kvl_context_params_t *params)
 {
     const kvl_option_t *devices = kvl_options_find(options, "NET_DEVICES");
-    const char *rails           = kvl_config_settings(params->config)->rails;
+    const char *rails = params->rails ? params->rails : kvl_config_settings(params->config)->rails;
     kvl_selection_t selection;
     kvl_status_t status;
 

@@ -4,12 +4,12 @@
 #ifndef KVL_UCX_TABLES_H
 #define KVL_UCX_TABLES_H
 
+#include "ucx/ucx.h"
+
 #include <kvlane/status.h>
 
 #include <stdbool.h>
 #include <stddef.h>
-
-typedef struct kvl_tables kvl_tables_t;
 
 kvl_status_t kvl_tables_create(kvl_tables_t **tables_p);
 void kvl_tables_destroy(kvl_tables_t *tables);

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+typedef struct kvl_tables kvl_tables_t;
 typedef struct kvl_context kvl_context_t;
 typedef struct kvl_worker kvl_worker_t;
 typedef struct kvl_ep kvl_ep_t;
@@ -63,7 +64,10 @@ bool kvl_ucx_hooks_quiet(void);
 typedef struct {
     const kvl_config_t *config; /* KVLANE_UCX_* and settings */
     bool ctrl;                  /* of the ctrl lane: KVLANE_CTRL_UCX_* over KVLANE_UCX_*; no shared memory */
+    const char *rails;  /* one rail in the words of KVLANE_RAILS, or several that share the context; NULL:
+                           KVLANE_RAILS as it is */
     const char *device; /* network device for tcp when the user named none; NULL: UCX picks */
+    kvl_tables_t *tables; /* what UCX has here (tables.h); NULL: it is asked */
 } kvl_context_params_t;
 
 /* Reads UCX_*, then KVLANE_UCX_*; sets kvlane's defaults only where the user set nothing; refuses

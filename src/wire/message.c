@@ -47,6 +47,8 @@ static const message_row_t message_rows[KVL_MSG_LAST + 1] = {
     [KVL_MSG_STAT_OK]     = {"stat_ok", ANSWER},
     [KVL_MSG_XFER_FIN]    = {"xfer_fin", 0},
     [KVL_MSG_XFER_OK]     = {"xfer_ok", ANSWER | ITEMS}, /* one: how it ended */
+    [KVL_MSG_RAIL]        = {"rail", 0},
+    [KVL_MSG_RAIL_OK]     = {"rail_ok", ANSWER | ITEMS},
 };
 
 static bool message_known(unsigned type)

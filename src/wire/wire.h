@@ -26,6 +26,7 @@
 #define KVL_WIRE_REGIONS_MAX 256
 #define KVL_WIRE_RKEY_MAX    1024
 #define KVL_WIRE_TEXT_MAX    255
+#define KVL_WIRE_RAILS_MAX   16
 
 /* ids of active messages, the same on every worker */
 enum {
@@ -65,7 +66,9 @@ typedef enum {
     KVL_MSG_STAT_OK,
     KVL_MSG_XFER_FIN, /* engine to engine: all ops of a transfer were sent */
     KVL_MSG_XFER_OK,
-    KVL_MSG_LAST = KVL_MSG_XFER_OK
+    KVL_MSG_RAIL, /* a rail of this session comes or goes */
+    KVL_MSG_RAIL_OK,
+    KVL_MSG_LAST = KVL_MSG_RAIL_OK
 } kvl_msg_type_t;
 
 typedef struct {
@@ -179,6 +182,31 @@ bool kvl_put_selftest(kvl_wbuf_t *w, const kvl_selftest_t *m);
 kvl_status_t kvl_get_selftest(kvl_rbuf_t *r, kvl_selftest_t *m);
 /* the self-test's bytes; every byte depends on seed and place */
 void kvl_wire_pattern(void *data, size_t length, uint64_t seed);
+
+/* A rail of the target, and where it listens for the client's data and sg endpoints. */
+enum { KVL_PEER_RAIL_RDMA, KVL_PEER_RAIL_TCP, KVL_PEER_RAIL_SHM, KVL_PEER_RAIL_LAST = KVL_PEER_RAIL_SHM };
+typedef struct {
+    uint8_t kind;
+    uint8_t family; /* of the address: 4 or 6; 0: none, the one that HELLO went to will do */
+    uint16_t port;
+    uint8_t address[16];
+    char name[KVL_WIRE_TEXT_MAX + 1];
+} kvl_peer_rail_t;
+/* after the regions of HELLO_OK; none: it has one rail, where HELLO went to */
+bool kvl_put_peer_rails(kvl_wbuf_t *w, const kvl_peer_rail_t *rails, unsigned count);
+kvl_status_t kvl_get_peer_rails(kvl_rbuf_t *r, kvl_peer_rail_t rails[KVL_WIRE_RAILS_MAX],
+                                unsigned *count_p);
+
+/* RAIL: the client's endpoints on its rail connect to that target rail, or are gone. RAIL_OK has the same
+ * body; join: and the regions, with the keys for that target rail, as items; leave: it comes when nothing
+ * of that rail can touch the target's memory any more. */
+typedef struct {
+    bool leave;
+    uint8_t rail, target;             /* of the client; of the target */
+    char name[KVL_WIRE_TEXT_MAX + 1]; /* of the sender's device */
+} kvl_wire_rail_t;
+bool kvl_put_rail(kvl_wbuf_t *w, const kvl_wire_rail_t *m);
+kvl_status_t kvl_get_rail(kvl_rbuf_t *r, kvl_wire_rail_t *m);
 
 /* ---- items ---- each put_ adds one item and counts it; each get_ reads the next, in order */
 typedef struct {

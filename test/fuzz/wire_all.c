@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     kvl_status_t (*body)(pass_t *pass);
     kvl_status_t (*item)(pass_t *pass);
+    kvl_status_t (*end)(pass_t *pass);
 } codec_t;
 
 /* reads what a decoder points at, so that a sanitizer sees a pointer that leaves the message */
@@ -212,29 +213,58 @@ static kvl_status_t xfer_fin_body(pass_t *pass)
     return st;
 }
 
+static kvl_status_t peer_rails_end(pass_t *pass)
+{
+    kvl_peer_rail_t rails[KVL_WIRE_RAILS_MAX];
+    unsigned count  = 0, i;
+    kvl_status_t st = kvl_get_peer_rails(&pass->r, rails, &count);
+
+    for (i = 0; st == KVL_OK && i < count; i++) {
+        text_seen(pass, rails[i].name);
+    }
+    if (st == KVL_OK) {
+        kvl_put_peer_rails(&pass->w, rails, count);
+    }
+    return st;
+}
+
+static kvl_status_t rail_body(pass_t *pass)
+{
+    kvl_wire_rail_t m;
+    kvl_status_t st = kvl_get_rail(&pass->r, &m);
+
+    if (st == KVL_OK) {
+        text_seen(pass, m.name);
+        kvl_put_rail(&pass->w, &m);
+    }
+    return st;
+}
+
 static const codec_t codecs[KVL_MSG_LAST + 1] = {
-    [KVL_MSG_HELLO]       = {hello_body, NULL},
-    [KVL_MSG_HELLO_OK]    = {hello_ok_body, region_item},
-    [KVL_MSG_REFUSE]      = {text_body, NULL},
-    [KVL_MSG_EP_HELLO]    = {ep_hello_body, NULL},
-    [KVL_MSG_EP_OK]       = {ep_hello_body, NULL},
-    [KVL_MSG_SELFTEST]    = {selftest_body, NULL},
-    [KVL_MSG_SELFTEST_OK] = {selftest_body, NULL},
-    [KVL_MSG_RESERVE]     = {ttl_body, reserve_item},
-    [KVL_MSG_RESERVED]    = {NULL, reserved_item},
-    [KVL_MSG_LOOKUP]      = {ttl_body, lookup_item},
-    [KVL_MSG_FOUND]       = {NULL, found_item},
-    [KVL_MSG_COMMIT]      = {NULL, commit_item},
-    [KVL_MSG_COMMITTED]   = {NULL, answer_item},
-    [KVL_MSG_RELEASE]     = {NULL, commit_item},
-    [KVL_MSG_ABORT]       = {NULL, commit_item},
-    [KVL_MSG_EXISTS]      = {NULL, lookup_item},
-    [KVL_MSG_EXISTS_OK]   = {NULL, answer_item},
-    [KVL_MSG_REMOVE]      = {NULL, lookup_item},
-    [KVL_MSG_REMOVED]     = {NULL, answer_item},
-    [KVL_MSG_STAT_OK]     = {stats_body, NULL},
-    [KVL_MSG_XFER_FIN]    = {xfer_fin_body, NULL},
-    [KVL_MSG_XFER_OK]     = {NULL, answer_item},
+    [KVL_MSG_HELLO]       = {hello_body, NULL, NULL},
+    [KVL_MSG_HELLO_OK]    = {hello_ok_body, region_item, peer_rails_end},
+    [KVL_MSG_REFUSE]      = {text_body, NULL, NULL},
+    [KVL_MSG_EP_HELLO]    = {ep_hello_body, NULL, NULL},
+    [KVL_MSG_EP_OK]       = {ep_hello_body, NULL, NULL},
+    [KVL_MSG_SELFTEST]    = {selftest_body, NULL, NULL},
+    [KVL_MSG_SELFTEST_OK] = {selftest_body, NULL, NULL},
+    [KVL_MSG_RESERVE]     = {ttl_body, reserve_item, NULL},
+    [KVL_MSG_RESERVED]    = {NULL, reserved_item, NULL},
+    [KVL_MSG_LOOKUP]      = {ttl_body, lookup_item, NULL},
+    [KVL_MSG_FOUND]       = {NULL, found_item, NULL},
+    [KVL_MSG_COMMIT]      = {NULL, commit_item, NULL},
+    [KVL_MSG_COMMITTED]   = {NULL, answer_item, NULL},
+    [KVL_MSG_RELEASE]     = {NULL, commit_item, NULL},
+    [KVL_MSG_ABORT]       = {NULL, commit_item, NULL},
+    [KVL_MSG_EXISTS]      = {NULL, lookup_item, NULL},
+    [KVL_MSG_EXISTS_OK]   = {NULL, answer_item, NULL},
+    [KVL_MSG_REMOVE]      = {NULL, lookup_item, NULL},
+    [KVL_MSG_REMOVED]     = {NULL, answer_item, NULL},
+    [KVL_MSG_STAT_OK]     = {stats_body, NULL, NULL},
+    [KVL_MSG_XFER_FIN]    = {xfer_fin_body, NULL, NULL},
+    [KVL_MSG_XFER_OK]     = {NULL, answer_item, NULL},
+    [KVL_MSG_RAIL]        = {rail_body, NULL, NULL},
+    [KVL_MSG_RAIL_OK]     = {rail_body, region_item, NULL},
 };
 
 static kvl_status_t pass_run(pass_t *pass, const codec_t *codec)
@@ -243,6 +273,9 @@ static kvl_status_t pass_run(pass_t *pass, const codec_t *codec)
 
     while (st == KVL_OK && codec->item && pass->r.left > 0) {
         st = codec->item(pass);
+    }
+    if (st == KVL_OK && codec->end) {
+        st = codec->end(pass);
     }
     return st == KVL_OK ? kvl_wire_close(&pass->r) : st;
 }

@@ -43,12 +43,30 @@ static void hello_ok(kvl_wbuf_t *w)
                                 .scratch_length = 65536,
                                 .name           = "kvlaned 0.1.0"};
     kvl_wire_region_t region = {.id = 1, .base = 4096, .length = 8192, .rkey = value_bytes};
+    kvl_peer_rail_t rails[] = {{KVL_PEER_RAIL_TCP, 4, 7700, {10, 0, 0, 1}, "eth0"},
+                               {KVL_PEER_RAIL_RDMA, 0, 0, {0}, "mlx5_0:1"}};
 
     kvl_put_hello_ok(w, &m);
     kvl_put_region(w, &region);
     region.rail        = 1;
     region.base        = UINT64_MAX - 8192;
     region.rkey_length = sizeof(value_bytes);
+    kvl_put_region(w, &region);
+    kvl_put_peer_rails(w, rails, 2);
+}
+
+static void rail(kvl_wbuf_t *w)
+{
+    kvl_wire_rail_t m = {.leave = true, .rail = 3, .target = 15, .name = "eth3"};
+
+    kvl_put_rail(w, &m);
+}
+
+static void rail_ok(kvl_wbuf_t *w)
+{
+    kvl_wire_region_t region = {.id = 1, .rail = 2, .base = 4096, .length = 8192, .rkey = value_bytes};
+
+    rail(w);
     kvl_put_region(w, &region);
 }
 
@@ -175,7 +193,8 @@ static const struct {
     {KVL_MSG_EXISTS_OK, answer, KVL_OK},     {KVL_MSG_REMOVE, keys, KVL_OK},
     {KVL_MSG_REMOVED, answer, KVL_OK},       {KVL_MSG_STAT, nothing, KVL_OK},
     {KVL_MSG_STAT_OK, stats, KVL_OK},        {KVL_MSG_XFER_FIN, xfer_fin, KVL_OK},
-    {KVL_MSG_XFER_OK, answer, KVL_OK},
+    {KVL_MSG_XFER_OK, answer, KVL_OK},       {KVL_MSG_RAIL, rail, KVL_OK},
+    {KVL_MSG_RAIL_OK, rail_ok, KVL_OK},
 };
 
 static const size_t sample_count = sizeof(samples) / sizeof(samples[0]);

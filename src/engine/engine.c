@@ -73,7 +73,7 @@ static kvl_status_t engine_fds(kvl_engine_t *engine)
 kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsigned lane,
                                       kvl_worker_t **worker_p)
 {
-    kvl_worker_params_t params = {.client_id = engine->nonce | lane,
+    kvl_worker_params_t params = {.client_id = KVL_CLIENT_ID(engine->nonce, rail, lane),
                                   .am_count  = KVL_AM_COUNT,
                                   .am        = engine_am,
                                   .arg       = engine,
@@ -293,50 +293,6 @@ void kvl_engine_remove_printer(kvl_engine_t *engine, kvl_printer_t *printer)
 {
     (void)engine;
     kvl_list_remove(&printer->link);
-}
-
-kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl_conn_func_t func,
-                               void *arg)
-{
-    kvl_status_t status;
-
-    if (engine->listen_func) {
-        return kvl_error(KVL_ERR_BUSY, "engine: it listens already; one listener per engine");
-    }
-    engine->listen_func = func;
-    engine->listen_arg  = arg;
-    engine->listen_addr = *addr;
-    status              = kvl_engine_listen_again(engine);
-    if (status != KVL_OK) {
-        engine->listen_func = NULL;
-    }
-    return status;
-}
-
-kvl_status_t kvl_engine_listen_again(kvl_engine_t *engine)
-{
-    kvl_status_t status =
-        kvl_ucx_listen(engine->rails[0].workers[KVL_LANE_CTRL], &engine->listen_addr,
-                       engine->listen_func, engine->listen_arg, &engine->listener);
-
-    if (status == KVL_OK) {
-        kvl_ucx_listener_addr(engine->listener, &engine->listen_addr);
-    }
-    return status;
-}
-
-void kvl_engine_unlisten(kvl_engine_t *engine)
-{
-    engine->listen_func = NULL;
-    if (engine->listener) {
-        kvl_ucx_listener_destroy(engine->listener);
-        engine->listener = NULL;
-    }
-}
-
-void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p)
-{
-    *addr_p = engine->listen_addr;
 }
 
 static void engine_print_text(kvl_engine_t *engine, FILE *stream)

@@ -63,7 +63,12 @@ bool kvl_engine_is_lost(kvl_engine_t *engine);
 const kvl_settings_t *kvl_engine_settings(const kvl_engine_t *engine);
 const kvl_config_t *kvl_engine_config(const kvl_engine_t *engine);
 kvl_timers_t *kvl_engine_timers(kvl_engine_t *engine);
-uint64_t kvl_engine_nonce(const kvl_engine_t *engine); /* client ids: nonce | lane */
+uint64_t kvl_engine_nonce(const kvl_engine_t *engine);
+/* What a worker's connections say of it: nonce (the high 56 bits), rail, lane. */
+#define KVL_CLIENT_ID(nonce, rail, lane) ((nonce) | (uint64_t)(rail) << 2 | (unsigned)(lane))
+#define KVL_CLIENT_NONCE(id)             ((id) & ~UINT64_C(0xff))
+#define KVL_CLIENT_RAIL(id)              ((unsigned)((id) >> 2 & 0x3f))
+#define KVL_CLIENT_LANE(id)              ((unsigned)((id) & 3))
 unsigned kvl_engine_rails(const kvl_engine_t *engine);
 /* What is known of a rail, NULL if its device is left to UCX; and its name for people. */
 const kvl_rail_t *kvl_engine_rail(const kvl_engine_t *engine, unsigned rail);
@@ -87,6 +92,12 @@ kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl
                                void *arg);
 void kvl_engine_unlisten(kvl_engine_t *engine);
 void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p);
+/* Where it listens on a rail: several rails, and that one has an address; else false. */
+bool kvl_engine_rail_addr(const kvl_engine_t *engine, unsigned rail, kvl_addr_t *addr_p);
+/* The rail that the kernel would send by to @a addr; 0 if none. Asks the kernel. */
+unsigned kvl_engine_rail_to(const kvl_engine_t *engine, const kvl_addr_t *addr);
+/* Is the rail's port up, as far as the system says? Asks the kernel: microseconds. */
+bool kvl_engine_rail_is_up(const kvl_engine_t *engine, unsigned rail);
 
 /* KVLANE_PROGRESS=thread gives the engine its own thread at create; a node that is run by
  * kvl_node_run() or a test may run the loop itself: */

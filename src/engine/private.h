@@ -22,6 +22,8 @@ typedef struct {
     kvl_context_t *ctrl_context; /* ctrl */
     kvl_worker_t *workers[KVL_LANE_COUNT];
     kvl_watch_t watch[KVL_LANE_COUNT];
+    kvl_ucx_listener_t *listener; /* NULL: the engine's own hears for it */
+    kvl_addr_t listen_addr;       /* length 0: nobody can connect to it by itself */
 } kvl_engine_rail_t;
 
 struct kvl_engine {
@@ -90,6 +92,7 @@ void kvl_engine_wake(kvl_engine_t *engine);
 kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsigned lane,
                                       kvl_worker_t **worker_p);
 kvl_status_t kvl_engine_listen_again(kvl_engine_t *engine);
+void kvl_engine_listen_stop(kvl_engine_t *engine); /* for a while, or for good */
 
 /* watch.c */
 void kvl_engine_watch(kvl_engine_t *engine);

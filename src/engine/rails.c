@@ -161,7 +161,8 @@ static const kvl_rail_t *used_rail(const kvl_engine_t *engine, size_t index)
     return &engine->table->rails[engine->decision->choices[index].rail];
 }
 
-static kvl_status_t rail_contexts(setup_t *setup, unsigned index, kvl_context_params_t *params)
+static kvl_status_t rail_contexts(setup_t *setup, unsigned index, kvl_context_params_t *params,
+                                  const char *ctrl_rails)
 {
     kvl_engine_rail_t *rail = &setup->engine->rails[index];
     kvl_status_t status;
@@ -171,11 +172,9 @@ static kvl_status_t rail_contexts(setup_t *setup, unsigned index, kvl_context_pa
     params->ctrl   = false;
     status         = kvl_context_create(params, &rail->context);
     if (status == KVL_OK) {
-        params->ctrl = true;
-        if (setup->reach) {
-            params->device = setup->reach; /* the peer's first address is reached by it */
-        }
-        status = kvl_context_create(params, &rail->ctrl_context);
+        params->ctrl  = true;
+        params->rails = ctrl_rails;
+        status        = kvl_context_create(params, &rail->ctrl_context);
     }
     return status;
 }
@@ -186,7 +185,24 @@ static kvl_status_t single_rail(setup_t *setup)
     kvl_context_params_t params = {.device = setup->reach};
 
     setup->engine->rail_count = 1;
-    return rail_contexts(setup, 0, &params);
+    return rail_contexts(setup, 0, &params, NULL);
+}
+
+/* The first rail's ctrl lane goes where the peer's first address is, also if no rail that is used does.
+ * One device alone: of several, UCX would take one that the peer's does not reach. */
+static const char *ctrl_device(const setup_t *setup, const kvl_rail_t *about, unsigned index, size_t count)
+{
+    size_t i;
+
+    if (index > 0 || !setup->reach || about->kind != KVL_RAIL_TCP) {
+        return about->device;
+    }
+    for (i = 0; i < count; i++) {
+        if (strcmp(used_rail(setup->engine, i)->name, setup->reach) == 0) {
+            return about->device;
+        }
+    }
+    return setup->reach;
 }
 
 /* An RDMA device is connected to through the interface behind it. A peer on this host may come by the
@@ -213,7 +229,7 @@ static kvl_status_t several_rails(setup_t *setup, size_t count, bool shared_memo
         params.rails                   = words;
         setup->engine->rails[i].about = about;
         setup->engine->rail_count     = i + 1;
-        status                        = rail_contexts(setup, i, &params);
+        status                        = rail_contexts(setup, i, &params, ctrl_device(setup, about, i, count));
     }
     return status;
 }
@@ -341,4 +357,22 @@ const kvl_rail_t *kvl_engine_rail(const kvl_engine_t *engine, unsigned rail)
 const char *kvl_engine_rail_name(const kvl_engine_t *engine, unsigned rail)
 {
     return engine->rails[rail].about ? engine->rails[rail].about->name : engine->settings->rails;
+}
+
+unsigned kvl_engine_rail_to(const kvl_engine_t *engine, const kvl_addr_t *addr)
+{
+    char device[64];
+    unsigned i;
+
+    if (engine->rail_count == 1 || kvl_addr_device(addr, device, sizeof(device)) != KVL_OK) {
+        return 0;
+    }
+    for (i = 0; i < engine->rail_count; i++) {
+        const kvl_rail_t *about = engine->rails[i].about;
+
+        if (strcmp(about->kind == KVL_RAIL_TCP ? about->name : about->interface, device) == 0) {
+            return i;
+        }
+    }
+    return 0;
 }

@@ -76,8 +76,7 @@ static kvl_status_t worker_replace(kvl_engine_t *engine, unsigned rail, unsigned
         return kvl_error(KVL_ERR_LIMIT, "engine: cannot watch a new worker's events");
     }
     if (engine->listener && rail == 0 && lane == KVL_LANE_CTRL) {
-        kvl_ucx_listener_destroy(engine->listener);
-        engine->listener = NULL;
+        kvl_engine_listen_stop(engine);
         engine->listen_func(NULL, 0, engine->listen_arg);
     }
     epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, kvl_worker_fd(*worker_p), NULL);

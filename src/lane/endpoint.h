@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "ucx/ucx.h"
+#include "wire/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,6 +47,11 @@ struct kvl_endpoint {
     kvl_req_t flush_req; /* one flush at a time */
     bool flushing, flush_wanted;
     uint64_t flush_seq; /* of the flush under way: covers moves up to this number */
+    /* several rails, message mode: a flush is an echo */
+    unsigned echo_waits;                    /* KVL_ECHO_*, of the flush under way */
+    uint64_t unacked_bytes, acking_bytes;   /* of puts: behind the last echo; before it */
+    uint8_t echo[KVL_WIRE_HEAD_SIZE];       /* a PING, kept until it is sent */
+    kvl_iov_t echo_iov;
 
     /* counters */
     uint64_t ops_done, bytes_done, errors;

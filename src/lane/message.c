@@ -113,6 +113,9 @@ kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut)
         op->waits |= KVL_OP_ASKED;
     } else {
         send.id        = KVL_AM_PUT;
+        if (op->mover->rails.echoes) {
+            kvl_move_use(op->move, op->endpoint->place);
+        }
         send.iov       = op->iov;
         send.iov_count = op->iov_count;
         send.mem       = op->mem;
@@ -161,6 +164,7 @@ static kvl_status_t reply_failed(kvl_op_t *op, const kvl_data_head_t *head, cons
         return kvl_error(KVL_ERR_PROTOCOL, "a reply with status %d and %zu bytes", head->status,
                          am->length);
     }
+    op->refused = true;
     kvl_op_back(op, KVL_OP_ASKED, status);
     return KVL_OK;
 }

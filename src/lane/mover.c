@@ -47,6 +47,7 @@ kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mo
     kvl_list_init(&mover->flushing);
     kvl_list_init(&mover->over);
     kvl_bounces_init(&mover->bounces, BOUNCE_MAX);
+    kvl_rails_init(mover);
     *mover_p = mover;
     return KVL_OK;
 }
@@ -116,6 +117,9 @@ void kvl_move_over(kvl_mover_t *mover, kvl_move_t *move)
     }
     move_enter(move, KVL_MOVE_OVER, &mover->over);
     mover->over_count++;
+    if (mover->rails.several) {
+        kvl_rails_over(mover, move);
+    }
 }
 
 void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move)
@@ -125,6 +129,9 @@ void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move)
         move_enter(move, KVL_MOVE_DRAINING, &mover->draining);
     }
     if (move->state != KVL_MOVE_DRAINING || move->ops_out) {
+        return;
+    }
+    if (move->again && kvl_rails_rewind(mover, move)) {
         return;
     }
     if (!kvl_move_needs_flush(move) || mover->stopped) {
@@ -157,6 +164,10 @@ void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move)
     move->ops_total = 0;
     move->used[0] = move->used[1] = 0;
     move->status                  = KVL_OK;
+    move->again                   = false;
+    if (mover->rails.several) {
+        kvl_rails_submit(mover, move);
+    }
     kvl_sched_submit(&mover->sched, flow, move);
     if (mover->stopped || !move->piece_count) {
         move_end(mover, move, mover->stop_status);
@@ -173,16 +184,11 @@ void kvl_mover_cancel(kvl_mover_t *mover, kvl_move_t *move, kvl_status_t status)
 /* no reply can come any more; what is at UCP comes back by itself */
 static void stop_asked(kvl_mover_t *mover)
 {
-    unsigned place, i;
+    unsigned place;
 
     for (place = 0; place < mover->sched.endpoint_count; place++) {
-        for (i = 0; i < mover->op_count[place]; i++) {
-            kvl_op_t *op = &mover->ops[place][i];
-
-            if (op->move && op->waits & KVL_OP_ASKED) {
-                kvl_op_back(op, KVL_OP_ASKED, mover->stop_status);
-            }
-        }
+        kvl_ops_forget(mover, place, mover->stop_status);
+        kvl_echo_forget(mover->sched.endpoints[place], mover->stop_status);
     }
 }
 
@@ -243,6 +249,9 @@ static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
     move->ops_total++;
     move->piece    = cut->piece;
     move->piece_at = cut->piece_at;
+    if (op->mover->rails.several) {
+        kvl_rails_posted(op);
+    }
     if (status != KVL_INPROGRESS) {
         /* sent: a get still waits for its reply; not sent: none will come */
         kvl_op_back(op, status == KVL_OK ? KVL_OP_SENDING : ~0u, status);
@@ -250,25 +259,50 @@ static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
     return true;
 }
 
+static kvl_mode_t move_mode(const kvl_mover_t *mover, const kvl_move_t *move)
+{
+    if (move->remote->by_message) {
+        return KVL_MODE_IS_MESSAGE;
+    }
+    return move->dir == KVL_MOVE_PUT ? mover->params.put_mode : mover->params.get_mode;
+}
+
+/* the endpoint for the next op, and the op; several rails: it decides by the op's length */
+static kvl_endpoint_t *lane_endpoint(kvl_mover_t *mover, const kvl_move_t *move, kvl_mode_t mode,
+                                     kvl_cut_t *cut)
+{
+    kvl_endpoint_t *endpoint;
+
+    if (mover->rails.several) {
+        kvl_cut_next(move, mode, kvl_rails_chunk(mover, move), cut);
+        return kvl_rails_endpoint(mover, move, cut->length);
+    }
+    endpoint = kvl_sched_endpoint(&mover->sched, move, KVL_RAILS_ALL);
+    if (endpoint) {
+        kvl_cut_next(move, mode, mover->params.chunk_bytes, cut);
+    }
+    return endpoint;
+}
+
 /* One op on this lane; false if there is nothing to post, or no credit or buffer to post it with. */
 static bool lane_post(kvl_mover_t *mover, kvl_lane_kind_t lane, pump_budget_t *budget)
 {
-    kvl_move_t *move         = kvl_sched_turn(&mover->sched, lane);
-    kvl_endpoint_t *endpoint = move ? kvl_sched_endpoint(&mover->sched, move) : NULL;
+    kvl_move_t *move = kvl_sched_turn(&mover->sched, lane);
+    kvl_endpoint_t *endpoint;
     kvl_mode_t mode;
     kvl_cut_t cut;
 
+    if (!move) {
+        return false;
+    }
+    mode     = move_mode(mover, move);
+    endpoint = lane_endpoint(mover, move, mode, &cut);
     if (!endpoint) {
         return false;
     }
     if (move->state == KVL_MOVE_QUEUED) {
         kvl_sched_begin(&mover->sched, move);
     }
-    mode = move->dir == KVL_MOVE_PUT ? mover->params.put_mode : mover->params.get_mode;
-    if (move->remote->by_message) {
-        mode = KVL_MODE_IS_MESSAGE;
-    }
-    kvl_cut_next(move, mode, mover->params.chunk_bytes, &cut);
     kvl_sched_had_turn(&mover->sched, move);
     if (!op_post(kvl_op_get(mover, endpoint, move), mode, &cut)) {
         return false;

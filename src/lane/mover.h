@@ -66,6 +66,7 @@ struct kvl_move {
     uint64_t transfer;
     /* scope 0: remote_offset of the value's first byte; op offsets on the wire are relative to it */
     uint64_t value_offset;
+    unsigned only; /* on this rail + 1 and no other: its ops wait for no turn there; 0: on any */
     void (*done)(kvl_move_t *move, kvl_status_t status); /* once, never from submit or cancel */
 
     unsigned ops_total; /* ops posted so far: XFER_FIN and COMMIT tell the target */
@@ -77,6 +78,8 @@ struct kvl_move {
     unsigned ops_out;       /* ops that are not back */
     uint64_t used[2];       /* endpoints with a onesided put that is not flushed: bit = place */
     uint64_t flush_seq;     /* a flush that started at or after this number covers it */
+    uint64_t bytes, bytes_left; /* several rails: of it; ... not posted */
+    bool again;                 /* several rails: starts over when all its ops are back */
     kvl_status_t status;
     uint8_t state; /* kvl_move_state_t; 0: not in the mover */
 };
@@ -93,12 +96,27 @@ typedef struct {
     /* message mode: pieces up to this length (on average) are packed; KVL_PACK_AUTO: as iov_is_fast
      * says */
     uint64_t pack_max;
+    /* several rails: numbers of endpoints' rails are below this; 0, 1: one, or whatever they say */
+    unsigned rail_count;
+    const uint64_t *speeds_mbits; /* by rail, 0: unknown; read at create */
+    uint64_t stripe_min;          /* values over this are cut for several rails */
 } kvl_mover_params_t;
 
 kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mover_p);
 void kvl_mover_destroy(kvl_mover_t *mover); /* no move may be left */
 /* Adds a ready data or sg endpoint; its window is set here. */
 kvl_status_t kvl_mover_add(kvl_mover_t *mover, kvl_endpoint_t *endpoint);
+
+/* Several rails, src/lane/rails.c. off: nothing is posted there any more, what is lost there starts over
+ * elsewhere; its endpoints are to be closed by force. idle: all of it is back. ready: its endpoints, which
+ * are the same objects, may be used by moves for it alone; on: by all. A new mover's rails are on. */
+void kvl_mover_rail_off(kvl_mover_t *mover, unsigned rail);
+bool kvl_mover_rail_idle(const kvl_mover_t *mover, unsigned rail);
+void kvl_mover_rail_ready(kvl_mover_t *mover, unsigned rail);
+void kvl_mover_rail_on(kvl_mover_t *mover, unsigned rail);
+uint64_t kvl_mover_retries(const kvl_mover_t *mover, unsigned rail); /* moves that started over */
+/* The PONG to an echo arrived; KVL_ERR_PROTOCOL if there is none under way. */
+kvl_status_t kvl_mover_echoed(kvl_mover_t *mover, kvl_endpoint_t *endpoint, uint64_t number);
 
 /* Queues a move; posting happens in kvl_mover_pump(). Cannot fail. */
 void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move);

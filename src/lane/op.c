@@ -51,6 +51,7 @@ kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *m
 
     op->move      = move;
     op->waits     = 0;
+    op->refused   = false;
     op->status    = KVL_OK;
     op->length    = 0;
     op->iov_count = op->piece_count = 0;
@@ -121,12 +122,25 @@ void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status)
     if (op->waits) {
         return;
     }
-    if (op->status != KVL_OK && move->status == KVL_OK) {
+    if (!(mover->rails.several && kvl_rails_back(op)) && op->status != KVL_OK && move->status == KVL_OK) {
         move->status = op->status;
     }
     op_count(op);
     op_free(op);
     kvl_move_step(mover, move);
+}
+
+void kvl_ops_forget(kvl_mover_t *mover, unsigned place, kvl_status_t status)
+{
+    unsigned i;
+
+    for (i = 0; i < mover->op_count[place]; i++) {
+        kvl_op_t *op = &mover->ops[place][i];
+
+        if (op->move && op->waits & KVL_OP_ASKED) {
+            kvl_op_back(op, KVL_OP_ASKED, status);
+        }
+    }
 }
 
 uint64_t kvl_op_number(const kvl_op_t *op)

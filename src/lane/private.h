@@ -4,6 +4,7 @@
 #define KVL_LANE_PRIVATE_H
 
 #include "lane/sched.h"
+#include "rail/spread.h"
 
 /* A buffer that pieces are packed into, or received into and then copied. */
 typedef struct {
@@ -35,6 +36,7 @@ typedef struct {
     uint32_t generation;      /* tells a late reply from a right one */
     kvl_move_t *move;         /* NULL: idle */
     unsigned waits;
+    bool refused; /* by the peer, in words: the connection is well */
     kvl_status_t status;
     size_t length;
     kvl_iov_t *iov; /* the caller's pieces, or the bounce */
@@ -46,6 +48,18 @@ typedef struct {
     uint8_t head[KVL_DATA_HEAD_SIZE];
 } kvl_op_t;
 
+/* several rails (rails.c) */
+typedef struct {
+    bool several, echoes; /* constant after create */
+    bool echo_due;        /* a large value is to be measured before its end */
+    uint32_t off;         /* rails that post nothing: their ops are lost */
+    uint64_t pending_bytes;
+    uint64_t retries[KVL_RAILS];
+    kvl_spread_t spread;
+} kvl_rails_t;
+
+enum { KVL_ECHO_SENDING = 1, KVL_ECHO_ASKED = 2 };
+
 struct kvl_mover {
     kvl_mover_params_t params; /* constant after create */
     kvl_sched_t sched;
@@ -56,6 +70,7 @@ struct kvl_mover {
     kvl_list_t idle_ops[KVL_ENDPOINTS_MAX];
     unsigned ops_out, flushes_out;
     kvl_bounces_t bounces;
+    kvl_rails_t rails;
     uint64_t flush_seq;
     bool stopped;
     kvl_status_t stop_status;
@@ -75,6 +90,21 @@ void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status);
 kvl_op_t *kvl_op_find(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t number);
 uint64_t kvl_op_number(const kvl_op_t *op);
 
+/* What is asked on the endpoint at @a place is never answered. */
+void kvl_ops_forget(kvl_mover_t *mover, unsigned place, kvl_status_t status);
+
+/* ---- rails.c: not called with one rail, but for init ---- */
+void kvl_rails_init(kvl_mover_t *mover);
+void kvl_rails_submit(kvl_mover_t *mover, kvl_move_t *move);
+void kvl_rails_over(kvl_mover_t *mover, kvl_move_t *move);
+uint64_t kvl_rails_chunk(const kvl_mover_t *mover, const kvl_move_t *move);
+kvl_endpoint_t *kvl_rails_endpoint(kvl_mover_t *mover, const kvl_move_t *move, uint64_t bytes);
+void kvl_rails_posted(kvl_op_t *op);
+bool kvl_rails_back(kvl_op_t *op);
+void kvl_rails_end(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t bytes, bool ok);
+void kvl_rails_again(kvl_mover_t *mover, kvl_move_t *move, unsigned rail);
+bool kvl_rails_rewind(kvl_mover_t *mover, kvl_move_t *move);
+
 /* ---- rma.c, message.c ---- post what was cut. INPROGRESS: kvl_op_back() follows; else it is over. */
 kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut);
 /* KVL_ERR_BUSY: every bounce buffer is in use. */
@@ -92,11 +122,18 @@ void kvl_bounce_put(kvl_bounces_t *bounces, kvl_bounce_t *bounce);
 /* Its ops are back; it is FLUSHING. */
 void kvl_flush_want(kvl_mover_t *mover, kvl_move_t *move);
 unsigned kvl_flush_pump(kvl_mover_t *mover);
+/* The echo under way there is never answered. */
+void kvl_echo_forget(kvl_endpoint_t *endpoint, kvl_status_t status);
 
 /* ---- mover.c ---- */
 /* An op is back, or the move failed or was canceled: on to its next state, if it is time. */
 void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move);
 void kvl_move_over(kvl_mover_t *mover, kvl_move_t *move);
+
+static inline void kvl_move_use(kvl_move_t *move, unsigned place)
+{
+    move->used[place / 64] |= UINT64_C(1) << place % 64;
+}
 
 static inline bool kvl_move_needs_flush(const kvl_move_t *move)
 {

@@ -38,6 +38,6 @@ kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
     if (move->dir == KVL_MOVE_GET) {
         return kvl_ep_get(endpoint->ep, &rma, &op->req);
     }
-    move->used[endpoint->place / 64] |= UINT64_C(1) << endpoint->place % 64;
+    kvl_move_use(move, endpoint->place);
     return kvl_ep_put(endpoint->ep, &rma, &op->req);
 }

@@ -189,6 +189,50 @@ kvl_move_t *kvl_sched_any(const kvl_sched_t *sched)
     return NULL;
 }
 
+void kvl_sched_return(kvl_sched_t *sched, kvl_move_t *move)
+{
+    move->state = KVL_MOVE_POSTING;
+    kvl_list_push_front(&move_lane(move)->moves, &move->link);
+    lane_place(sched, move->flow, kvl_lane_index(move->lane));
+}
+
+static bool move_unflushed(const kvl_sched_t *sched, const kvl_move_t *move, unsigned rail)
+{
+    unsigned place;
+
+    for (place = 0; place < sched->endpoint_count && !move->again; place++) {
+        if (sched->endpoints[place]->rail == rail && kvl_move_uses(move, place)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* they are at the head of their flow's list, and that flow is in posting[] */
+kvl_move_t *kvl_sched_posting(const kvl_sched_t *sched, unsigned rail)
+{
+    const kvl_list_t *flow, *node;
+    unsigned lane;
+
+    for (lane = 0; lane < 2; lane++) {
+        for (flow = sched->posting[lane].next; flow != &sched->posting[lane]; flow = flow->next) {
+            const kvl_flow_lane_t *mine = kvl_container(flow, kvl_flow_lane_t, link);
+
+            for (node = mine->moves.next; node != &mine->moves; node = node->next) {
+                kvl_move_t *move = kvl_container(node, kvl_move_t, link);
+
+                if (move->state != KVL_MOVE_POSTING) {
+                    break;
+                }
+                if (move_unflushed(sched, move, rail)) {
+                    return move;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
 /* ---- endpoints ---- */
 
 static bool endpoint_fits(const kvl_sched_t *sched, const kvl_endpoint_t *endpoint,
@@ -202,7 +246,7 @@ static bool endpoint_fits(const kvl_sched_t *sched, const kvl_endpoint_t *endpoi
     if (lane != KVL_LANE_SG) {
         return true;
     }
-    return !endpoint->flush_wanted && /* a flush waits for the credit: it was here first */
+    return (sched->echoes || !endpoint->flush_wanted) && /* a flush waits for the credit: it was here first */
            sched->sg_out[rail] < sched->depth && sched->sg_out[rail] < sched->sg_count[rail];
 }
 
@@ -216,7 +260,20 @@ static unsigned endpoint_cost(const kvl_sched_t *sched, const kvl_endpoint_t *en
     return 2 * load + !kvl_move_uses(move, endpoint->place);
 }
 
-kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move)
+uint32_t kvl_sched_room(const kvl_sched_t *sched, const kvl_move_t *move)
+{
+    uint32_t rails = 0;
+    unsigned i;
+
+    for (i = 0; i < sched->endpoint_count; i++) {
+        if (endpoint_fits(sched, sched->endpoints[i], move->lane)) {
+            rails |= 1u << sched->endpoints[i]->rail;
+        }
+    }
+    return rails;
+}
+
+kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move, uint32_t rails)
 {
     unsigned *last = &sched->last[kvl_lane_index(move->lane)];
     unsigned place = *last, best_cost = UINT32_MAX, i;
@@ -229,7 +286,7 @@ kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move)
             place = place + 1 < sched->endpoint_count ? place + 1 : 0;
         }
         endpoint = sched->endpoints[place];
-        if (endpoint_fits(sched, endpoint, move->lane)) {
+        if ((rails >> endpoint->rail & 1) && endpoint_fits(sched, endpoint, move->lane)) {
             unsigned cost = endpoint_cost(sched, endpoint, move);
 
             if (cost < best_cost) {

@@ -29,6 +29,7 @@ typedef struct {
     kvl_list_t posting[2];   /* by lane: flows whose head is POSTING, the longest wait first */
     kvl_endpoint_t *endpoints[KVL_ENDPOINTS_MAX];
     unsigned endpoint_count;
+    bool echoes; /* flushes take no credit */
     unsigned last[2];             /* by lane: place of the endpoint that was chosen last */
     unsigned sg_count[KVL_RAILS]; /* sg endpoints of a rail, and sg ops under way on it */
     unsigned sg_out[KVL_RAILS];
@@ -49,15 +50,22 @@ void kvl_sched_begin(kvl_sched_t *sched, kvl_move_t *move);
 void kvl_sched_had_turn(kvl_sched_t *sched, kvl_move_t *move);
 /* Takes a QUEUED or POSTING move out of its flow; a slot stays taken. */
 void kvl_sched_remove(kvl_sched_t *sched, kvl_move_t *move);
+/* A removed move that still has its slot posts again, before the others of its flow. */
+void kvl_sched_return(kvl_sched_t *sched, kvl_move_t *move);
+/* A POSTING move with a put on @a rail that is not flushed and that does not start over; NULL if none. */
+kvl_move_t *kvl_sched_posting(const kvl_sched_t *sched, unsigned rail);
 /* Gives the slot of a removed move back. */
 void kvl_sched_release(kvl_sched_t *sched, kvl_move_t *move);
 /* Any move that is QUEUED or POSTING, NULL if none. */
 kvl_move_t *kvl_sched_any(const kvl_sched_t *sched);
 
 /* ---- endpoints ---- */
-/* The endpoint for the next op of @a move, NULL if none has credit. A move whose ops complete at once
+/* rails (bits) that have an endpoint with credit for the next op of @a move */
+uint32_t kvl_sched_room(const kvl_sched_t *sched, const kvl_move_t *move);
+#define KVL_RAILS_ALL UINT32_MAX
+/* The endpoint on one of @a rails for the next op of @a move, NULL if none has credit. A move whose ops complete at once
  * stays on one sg endpoint, which saves flushes; one whose ops take time spreads over the idle ones. */
-kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move);
+kvl_endpoint_t *kvl_sched_endpoint(kvl_sched_t *sched, const kvl_move_t *move, uint32_t rails);
 /* An op takes its credit, and gives it back. */
 void kvl_sched_take(kvl_sched_t *sched, kvl_endpoint_t *endpoint);
 void kvl_sched_give(kvl_sched_t *sched, kvl_endpoint_t *endpoint);
@@ -95,7 +103,7 @@ static inline unsigned kvl_lane_index(kvl_lane_kind_t lane)
 
 static inline bool kvl_move_is_posted(const kvl_move_t *move)
 {
-    return move->piece == move->piece_count || move->status != KVL_OK;
+    return move->piece == move->piece_count || move->status != KVL_OK || move->again;
 }
 
 static inline bool kvl_move_uses(const kvl_move_t *move, unsigned place)

@@ -13,19 +13,26 @@
 
 #define BYE_TIMEOUT KVL_SECOND
 
-static kvl_status_t line_open(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned index)
+static void line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned rail,
+                      unsigned index)
 {
     kvl_endpoint_t *endpoint = &line->endpoint;
-    kvl_ep_params_t params   = {.worker = kvl_engine_worker(link->engine, 0, lane),
-                                .failed = NULL,
-                                .arg    = endpoint};
 
     endpoint->lane  = lane;
+    endpoint->rail  = rail;
     endpoint->index = index;
     endpoint->ops   = &kvl_link_endpoint_ops;
     endpoint->owner = link;
-    params.failed = kvl_endpoint_failed;
-    return kvl_ep_connect(&params, &link->addr, &endpoint->ep);
+}
+
+static kvl_status_t line_open(kvl_link_t *link, kvl_line_t *line, const kvl_addr_t *addr)
+{
+    kvl_endpoint_t *endpoint = &line->endpoint;
+    kvl_ep_params_t params   = {.worker = kvl_engine_worker(link->engine, endpoint->rail, endpoint->lane),
+                                .failed = kvl_endpoint_failed,
+                                .arg    = endpoint};
+
+    return kvl_ep_connect(&params, addr, &endpoint->ep);
 }
 
 static uint8_t mode_on_wire(kvl_mode_policy_t mode)
@@ -85,6 +92,9 @@ static kvl_status_t hello_read(kvl_link_t *link, const kvl_msg_head_t *head, kvl
             status = kvl_link_region_add(link, &wire, &region);
         }
     }
+    if (status == KVL_OK) {
+        status = kvl_get_peer_rails(body, link->peer_rails, &link->peer_rail_count);
+    }
     return status == KVL_OK ? kvl_wire_close(body) : status;
 }
 
@@ -137,6 +147,25 @@ static void attempt_timer(kvl_timer_t *timer)
                                                        : "the self-test did not end");
 }
 
+/* To the given address; if our rail to it is down, to one of the peer's others that the last session told
+ * of. */
+static kvl_addr_t ctrl_way(const kvl_link_t *link, unsigned *rail_p)
+{
+    unsigned i;
+
+    *rail_p = link->home_rail;
+    if (kvl_engine_rails(link->engine) == 1 || kvl_engine_rail_is_up(link->engine, *rail_p)) {
+        return link->addr;
+    }
+    for (i = 0; i < link->pair_count; i++) {
+        if (link->pairs[i].addr.length && kvl_engine_rail_is_up(link->engine, i)) {
+            *rail_p = i;
+            return link->pairs[i].addr;
+        }
+    }
+    return link->addr;
+}
+
 static kvl_status_t start_ctrl(kvl_link_t *link)
 {
     int64_t end = kvl_time_add(kvl_engine_now(link->engine),
@@ -150,7 +179,12 @@ static kvl_status_t start_ctrl(kvl_link_t *link)
     link->line_count = 1;
     status = kvl_timer_set(kvl_engine_timers(link->engine), &link->timer, end, attempt_timer);
     if (status == KVL_OK) {
-        status = line_open(link, &link->lines[0], KVL_LANE_CTRL, 0);
+        kvl_addr_t addr;
+        unsigned rail;
+
+        addr = ctrl_way(link, &rail);
+        line_init(link, &link->lines[0], KVL_LANE_CTRL, rail, 0);
+        status = line_open(link, &link->lines[0], &addr);
     }
     return status == KVL_OK ? hello_send(link) : status;
 }
@@ -193,12 +227,13 @@ static kvl_status_t ep_hello_send(kvl_link_t *link, kvl_line_t *line)
     return status < 0 ? status : KVL_OK;
 }
 
-static kvl_status_t endpoints_open(kvl_link_t *link)
+/* lines for all pairs, also for those that cannot be used now */
+static kvl_status_t lines_make(kvl_link_t *link)
 {
-    unsigned count = 2u + link->terms.sg_endpoints, i;
-    kvl_line_t *lines;
+    unsigned endpoints = 1u + link->terms.sg_endpoints, i;
+    unsigned count     = 1u + link->pair_count * endpoints;
+    kvl_line_t *lines  = kvl_calloc(count, sizeof(*lines));
 
-    lines = kvl_calloc(count, sizeof(*lines));
     if (!lines) {
         return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
     }
@@ -209,23 +244,58 @@ static kvl_status_t endpoints_open(kvl_link_t *link)
     link->lines      = lines;
     link->line_count = count;
     for (i = 1; i < count; i++) {
-        kvl_lane_kind_t lane = i == 1 ? KVL_LANE_DATA : KVL_LANE_SG;
-        kvl_status_t status  = line_open(link, &lines[i], lane, i == 1 ? 0 : i - 2);
+        unsigned index = (i - 1) % endpoints;
 
-        if (status == KVL_OK) {
-            status = ep_hello_send(link, &lines[i]);
-        }
-        if (status != KVL_OK) {
-            return status;
-        }
+        line_init(link, &lines[i], index ? KVL_LANE_SG : KVL_LANE_DATA, (i - 1) / endpoints,
+                  index ? index - 1 : 0);
     }
     return KVL_OK;
+}
+
+kvl_status_t kvl_pair_open(kvl_pair_t *pair)
+{
+    kvl_link_t *link    = pair->link;
+    kvl_status_t status = KVL_OK;
+    unsigned i;
+
+    pair->state = KVL_PAIR_OPENING;
+    for (i = 0; status == KVL_OK && i <= link->terms.sg_endpoints; i++) {
+        status = line_open(link, &link->lines[pair->first + i], &pair->addr);
+        if (status == KVL_OK) {
+            status = ep_hello_send(link, &link->lines[pair->first + i]);
+        }
+    }
+    return status;
+}
+
+static kvl_status_t pairs_open(kvl_link_t *link)
+{
+    kvl_status_t status = kvl_pairs_make(link);
+
+    if (status == KVL_OK) {
+        status = lines_make(link);
+    }
+    if (status == KVL_OK && link->several) {
+        kvl_pairs_start(link);
+    } else if (status == KVL_OK) {
+        status = kvl_pair_open(&link->pairs[0]);
+    }
+    return status;
+}
+
+/* the answer to an echo (lane/rails.c) */
+static void endpoint_echoed(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_msg_head_t *head)
+{
+    if (!link->mover || kvl_mover_echoed(link->mover, endpoint, head->request) != KVL_OK) {
+        kvl_link_protocol_error(link, "a PONG that nobody waits for");
+    }
 }
 
 void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am)
 {
     kvl_line_t *line = kvl_container(endpoint, kvl_line_t, endpoint);
-    char text[KVL_WIRE_TEXT_MAX + 1];
+    kvl_pair_t *pair = &link->pairs[endpoint->rail];
+    char text[KVL_WIRE_TEXT_MAX + 1], cause[KVL_WIRE_TEXT_MAX + 32];
     kvl_ep_hello_t hello;
     kvl_msg_head_t head;
     kvl_rbuf_t body;
@@ -234,42 +304,63 @@ void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const k
         kvl_link_protocol_error(link, "a damaged answer to EP_HELLO");
         return;
     }
+    if (head.type == KVL_MSG_PONG && link->several) {
+        endpoint_echoed(link, endpoint, &head);
+        return;
+    }
     if (head.type == KVL_MSG_REFUSE && kvl_get_text(&body, text) == KVL_OK) {
-        kvl_link_fail(link, KVL_ERR_REFUSED, "%s: endpoint refused: %s", link->address, text);
+        snprintf(cause, sizeof(cause), "endpoint refused: %s", text);
+        kvl_pair_fail(pair, KVL_ERR_REFUSED, cause);
         return;
     }
     if (head.type != KVL_MSG_EP_OK || kvl_get_ep_hello(&body, &hello) != KVL_OK ||
         hello.session != link->terms.session || hello.lane != endpoint->lane ||
-        hello.index != endpoint->index || line->ready) {
+        hello.index != endpoint->index || line->ready || pair->state != KVL_PAIR_OPENING) {
         kvl_link_protocol_error(link, "an answer to EP_HELLO that does not fit");
         return;
     }
     line->ready = true;
-    link->ready_count++;
+    if (++pair->ready == 1u + link->terms.sg_endpoints) {
+        pair->state = KVL_PAIR_OPEN;
+    }
 }
 
-/* Each endpoint is asked: it learns by that how it moves bytes best. One speaks for all of them. */
-static kvl_status_t infos_ask(kvl_link_t *link)
+/* Each endpoint is asked: it learns by that how it moves bytes best. The last one speaks for its pair. */
+static kvl_status_t infos_ask(kvl_pair_t *pair)
 {
+    kvl_link_t *link    = pair->link;
     kvl_status_t status = KVL_OK;
     unsigned i;
 
-    for (i = 0; status == KVL_OK && i < link->line_count; i++) { /* ctrl first: the others have the say */
-        status = kvl_ep_info(link->lines[i].endpoint.ep, &link->info);
-        link->lines[i].endpoint.shared_memory = link->info.shared_memory;
+    for (i = 0; status == KVL_OK && i <= link->terms.sg_endpoints; i++) {
+        kvl_endpoint_t *endpoint = &link->lines[pair->first + i].endpoint;
+
+        status                  = kvl_ep_info(endpoint->ep, &pair->info);
+        endpoint->shared_memory = pair->info.shared_memory;
     }
     return status;
 }
 
-static kvl_status_t modes_choose(kvl_link_t *link)
+static bool keys_are_there(const kvl_link_t *link, unsigned rail)
+{
+    return link->region_count == 0 || link->regions[0].rkey_length[rail] > 0;
+}
+
+/* by the first pair that is there */
+static kvl_status_t modes_choose(kvl_link_t *link, kvl_pair_t *pair)
 {
     kvl_mode_policy_t policy = kvl_engine_settings(link->engine)->mode;
-    kvl_status_t status      = infos_ask(link);
-    bool keys                = link->region_count == 0 || link->regions[0].rkey_length > 0;
+    kvl_status_t status      = kvl_ep_info(link->lines[0].endpoint.ep, &link->info);
+    bool keys                = keys_are_there(link, pair->rail);
 
+    link->lines[0].endpoint.shared_memory = status == KVL_OK && link->info.shared_memory;
+    if (status == KVL_OK) {
+        status = infos_ask(pair);
+    }
     if (status != KVL_OK) {
         return status;
     }
+    link->info = pair->info;
     if (policy == KVL_MODE_ONESIDED && !(link->info.put_onesided && link->info.get_onesided && keys)) {
         return kvl_error(KVL_ERR_UNSUPPORTED,
                          "KVLANE_MODE=onesided, but %s does not move %s by true RMA on UCX %s (%s); use "
@@ -285,9 +376,46 @@ static kvl_status_t modes_choose(kvl_link_t *link)
     return KVL_OK;
 }
 
+bool kvl_pair_fits(kvl_pair_t *pair)
+{
+    kvl_link_t *link = pair->link;
+    bool keys        = keys_are_there(link, pair->rail);
+
+    if (infos_ask(pair) != KVL_OK) {
+        return false;
+    }
+    if (link->info.shared_memory != pair->info.shared_memory) {
+        kvl_error(KVL_ERR_RAIL, "the peer is on this host: shared memory carries all");
+        return false;
+    }
+    if ((link->put_mode == KVL_MODE_IS_ONESIDED && !(pair->info.put_onesided && keys)) ||
+        (link->get_mode == KVL_MODE_IS_ONESIDED && !(pair->info.get_onesided && keys))) {
+        kvl_error(KVL_ERR_RAIL, "%s does not move bytes by RMA, and the link's others do", pair->info.transport);
+        return false;
+    }
+    return true;
+}
+
+kvl_status_t kvl_pair_unpack(kvl_pair_t *pair)
+{
+    kvl_link_t *link    = pair->link;
+    kvl_status_t status = KVL_OK;
+    unsigned i, j;
+
+    for (i = 0; status == KVL_OK && i <= link->terms.sg_endpoints; i++) {
+        for (j = 0; status == KVL_OK && j < link->region_count; j++) {
+            if (link->regions[j].used) {
+                status = kvl_link_unpack(link, &link->lines[pair->first + i].endpoint, &link->regions[j]);
+            }
+        }
+    }
+    return status;
+}
+
 static kvl_status_t mover_start(kvl_link_t *link)
 {
     const kvl_settings_t *settings = kvl_engine_settings(link->engine);
+    uint64_t speeds[KVL_RAILS_MAX] = {0};
     kvl_mover_params_t params      = {.depth       = link->terms.depth,
                                       .data_depth  = link->terms.data_depth,
                                       .chunk_bytes = link->terms.chunk_bytes < settings->chunk_bytes
@@ -296,38 +424,113 @@ static kvl_status_t mover_start(kvl_link_t *link)
                                       .put_mode    = link->put_mode,
                                       .get_mode    = link->get_mode,
                                       .iov_is_fast = link->info.iov_is_fast,
-                                      .pack_max    = settings->pack_max};
-    kvl_status_t status            = kvl_mover_create(&params, &link->mover);
-    unsigned i, j;
+                                      .pack_max    = settings->pack_max,
+                                      .rail_count  = link->pair_count,
+                                      .speeds_mbits = speeds,
+                                      .stripe_min   = settings->stripe_min};
+    kvl_status_t status;
+    unsigned i;
 
+    for (i = 0; i < link->pair_count; i++) {
+        const kvl_rail_t *about = kvl_engine_rail(link->engine, i);
+
+        speeds[i] = about ? about->speed_mbits : 0;
+    }
+    status = kvl_mover_create(&params, &link->mover);
     for (i = 1; status == KVL_OK && i < link->line_count; i++) {
-        for (j = 0; status == KVL_OK && j < link->region_count; j++) {
-            status = kvl_link_unpack(link, &link->lines[i].endpoint, &link->regions[j]);
-        }
-        if (status == KVL_OK) {
-            status = kvl_mover_add(link->mover, &link->lines[i].endpoint);
-        }
+        status = kvl_mover_add(link->mover, &link->lines[i].endpoint);
+    }
+    for (i = 0; status == KVL_OK && link->pair_count > 1 && i < link->pair_count; i++) {
+        kvl_mover_rail_off(link->mover, i); /* until it was tested */
     }
     return status;
+}
+
+/* ---- from endpoints to a link that is up ---- */
+
+static unsigned pairs_in(const kvl_link_t *link, kvl_pair_state_t first, kvl_pair_state_t last)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < link->pair_count; i++) {
+        n += link->pairs[i].state >= first && link->pairs[i].state <= last;
+    }
+    return n;
+}
+
+static kvl_pair_t *pair_open(kvl_link_t *link)
+{
+    unsigned i;
+
+    for (i = 0; i < link->pair_count; i++) {
+        if (link->pairs[i].state == KVL_PAIR_OPEN && !link->pairs[i].failed) {
+            return &link->pairs[i];
+        }
+    }
+    return NULL;
+}
+
+/* all pairs answered or failed: the mover */
+static kvl_status_t step_endpoints(kvl_link_t *link)
+{
+    kvl_pair_t *pair = pair_open(link);
+    kvl_status_t status;
+
+    if (pairs_in(link, KVL_PAIR_JOINING, KVL_PAIR_OPENING)) {
+        return KVL_OK;
+    }
+    if (!pair) {
+        return kvl_error(KVL_ERR_UNREACHABLE, "no rail carries: %s", kvl_pairs_cause(link));
+    }
+    status = modes_choose(link, pair);
+    if (status == KVL_OK) {
+        status = mover_start(link);
+    }
+    link->stage = KVL_STAGE_TEST;
+    return status;
+}
+
+static kvl_status_t step_test(kvl_link_t *link)
+{
+    kvl_pair_t *pair = link->test.pair ? NULL : pair_open(link);
+    kvl_status_t status;
+
+    if (pairs_in(link, KVL_PAIR_TESTING, KVL_PAIR_TESTING)) {
+        return KVL_OK;
+    }
+    if (!pair && pairs_in(link, KVL_PAIR_UP, KVL_PAIR_UP)) {
+        kvl_link_set_up(link);
+        return KVL_OK;
+    }
+    if (!pair) {
+        return kvl_error(KVL_ERR_RAIL, "no rail passed: %s", kvl_pairs_cause(link));
+    }
+    if (link->several && !kvl_pair_fits(pair)) {
+        kvl_pair_fail(pair, KVL_ERR_RAIL, kvl_error_text());
+        return KVL_OK;
+    }
+    status = kvl_pair_unpack(pair);
+    if (status != KVL_OK) {
+        return status;
+    }
+    if (link->pair_count > 1) {
+        kvl_mover_rail_ready(link->mover, pair->rail);
+    }
+    pair->state = KVL_PAIR_TESTING;
+    kvl_link_test_start(link, pair);
+    return KVL_OK;
 }
 
 void kvl_link_handshake_step(kvl_link_t *link)
 {
     kvl_status_t status = KVL_OK;
 
-    if (link->stage != KVL_STAGE_ENDPOINTS) {
-        return;
-    }
-    if (link->line_count == 1) {
-        status = endpoints_open(link);
-    } else if (link->ready_count == link->line_count - 1) {
-        status = modes_choose(link);
-        if (status == KVL_OK) {
-            status = mover_start(link);
-        }
-        if (status == KVL_OK) {
-            kvl_link_test_start(link);
-        }
+    if (link->stage == KVL_STAGE_ENDPOINTS && link->line_count == 1) {
+        status = pairs_open(link);
+    } else if (link->stage == KVL_STAGE_ENDPOINTS) {
+        status = step_endpoints(link);
+    } else if (link->stage == KVL_STAGE_TEST) {
+        status = step_test(link);
     }
     if (status != KVL_OK) {
         kvl_link_fail(link, status, "%s: %s", link->address, kvl_error_text());

@@ -25,7 +25,6 @@
 
 #define FLUSH_TIMEOUT (5 * KVL_SECOND)
 #define LOOK_PAUSE    (100 * KVL_MS)
-#define PEER_PAUSE    (20 * KVL_MS)
 #define PEER_PAUSES   50
 
 static void guest_closed(kvl_req_t *req, kvl_status_t status)
@@ -34,7 +33,7 @@ static void guest_closed(kvl_req_t *req, kvl_status_t status)
     kvl_container(req, kvl_guest_t, close_req)->closed = true;
 }
 
-static void guest_close(kvl_guest_t *guest)
+void kvl_guest_close(kvl_guest_t *guest)
 {
     kvl_timer_cancel(kvl_engine_timers(guest->server->engine), &guest->timer);
     kvl_target_stop(guest);
@@ -46,12 +45,12 @@ static void guest_close(kvl_guest_t *guest)
     }
 }
 
-static bool guest_is_over(const kvl_guest_t *guest)
+bool kvl_guest_is_over(const kvl_guest_t *guest)
 {
     return guest->closed && !kvl_ep_pending(guest->endpoint.ep);
 }
 
-static void guest_free(kvl_guest_t *guest)
+void kvl_guest_free(kvl_guest_t *guest)
 {
     kvl_list_remove(&guest->link);
     kvl_ep_destroy(guest->endpoint.ep);
@@ -68,7 +67,7 @@ static void pause_over(kvl_timer_t *timer)
 static bool pause_begin(kvl_server_t *server, kvl_timer_t *timer)
 {
     return kvl_timer_set(kvl_engine_timers(server->engine), timer,
-                         kvl_time_add(kvl_now_ns(), PEER_PAUSE), pause_over) == KVL_OK;
+                         kvl_time_add(kvl_now_ns(), KVL_PEER_PAUSE), pause_over) == KVL_OK;
 }
 
 /* ---- unbound guests ---- */
@@ -96,11 +95,11 @@ static unsigned guests_step(kvl_server_t *server)
             continue;
         }
         if (!guest->closing) {
-            guest_close(guest);
+            kvl_guest_close(guest);
             n++;
         }
-        if (guest_is_over(guest)) {
-            guest_free(guest);
+        if (kvl_guest_is_over(guest)) {
+            kvl_guest_free(guest);
             n++;
         }
     }
@@ -203,7 +202,11 @@ static unsigned session_leave(kvl_session_t *session)
     }
     session->state = KVL_SESSION_CLOSING;
     for (node = session->guests.next; node != &session->guests; node = node->next) {
-        guest_close(kvl_container(node, kvl_guest_t, link));
+        kvl_guest_t *guest = kvl_container(node, kvl_guest_t, link);
+
+        if (!guest->closing) { /* its rail left before */
+            kvl_guest_close(guest);
+        }
     }
     return 1;
 }
@@ -213,7 +216,7 @@ static bool session_is_closed(kvl_session_t *session)
     kvl_list_t *node;
 
     for (node = session->guests.next; node != &session->guests; node = node->next) {
-        if (!guest_is_over(kvl_container(node, kvl_guest_t, link))) {
+        if (!kvl_guest_is_over(kvl_container(node, kvl_guest_t, link))) {
             return false;
         }
     }
@@ -223,7 +226,7 @@ static bool session_is_closed(kvl_session_t *session)
 static void session_drop_guests(kvl_session_t *session)
 {
     while (!kvl_list_empty(&session->guests)) {
-        guest_free(kvl_container(session->guests.next, kvl_guest_t, link));
+        kvl_guest_free(kvl_container(session->guests.next, kvl_guest_t, link));
     }
     session->ctrl = NULL;
 }
@@ -250,6 +253,7 @@ void kvl_session_free(kvl_session_t *session)
             session->flush_reqs[i / 2][i % 2]->session = NULL;
         }
     }
+    kvl_session_rails_free(session);
     kvl_timer_cancel(kvl_engine_timers(session->server->engine), &session->pause);
     kvl_list_remove(&session->link);
     kvl_free(session);
@@ -333,7 +337,7 @@ static unsigned limbo_step(kvl_server_t *server)
 unsigned kvl_server_leave_step(kvl_server_t *server)
 {
     kvl_list_t *node, *next;
-    unsigned n = guests_step(server);
+    unsigned n = guests_step(server) + kvl_session_rails_step(server);
 
     for (node = server->leaving.next; node != &server->leaving; node = next) {
         next = node->next;

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "link/private.h"
 
@@ -94,6 +93,7 @@ static kvl_status_t link_am(kvl_endpoint_t *endpoint, const kvl_am_t *am)
 static void link_ep_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
 {
     kvl_link_t *link = endpoint->owner;
+    char text[160];
 
     endpoint->failed = true;
     if (link->state == KVL_LINK_CONNECTING && link->stage == KVL_STAGE_HELLO) {
@@ -102,9 +102,14 @@ static void link_ep_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
                       kvl_status_string(status));
         return;
     }
-    kvl_link_fail(link, status == KVL_ERR_CANCELED ? KVL_ERR_PEER : status,
-                  "%s: connection lost on endpoint %s %u (%s)", link->address,
-                  kvl_lane_name(endpoint->lane), endpoint->index, kvl_status_string(status));
+    snprintf(text, sizeof(text), "connection lost on endpoint %s %u (%s)", kvl_lane_name(endpoint->lane),
+             endpoint->index, kvl_status_string(status));
+    status = status == KVL_ERR_CANCELED ? KVL_ERR_PEER : status;
+    if (endpoint->lane == KVL_LANE_CTRL) {
+        kvl_link_fail(link, status, "%s: %s", link->address, text);
+    } else {
+        kvl_pair_fail(&link->pairs[endpoint->rail], status, text);
+    }
 }
 
 const kvl_endpoint_ops_t kvl_link_endpoint_ops = {
@@ -120,7 +125,7 @@ static void line_closed(kvl_req_t *req, kvl_status_t status)
     kvl_container(req, kvl_line_t, close_req)->closed = true;
 }
 
-static void line_close(kvl_line_t *line)
+void kvl_line_close(kvl_line_t *line)
 {
     unsigned i;
 
@@ -155,8 +160,11 @@ static void link_begin_reset(kvl_link_t *link)
         kvl_mover_stop(link->mover, link->status == KVL_OK ? KVL_ERR_CANCELED : link->status);
     }
     for (i = 0; i < link->line_count; i++) {
-        line_close(&link->lines[i]);
+        if (!link->lines[i].closing) {
+            kvl_line_close(&link->lines[i]);
+        }
     }
+    kvl_timer_cancel(kvl_engine_timers(link->engine), &link->watch_timer);
 }
 
 static bool link_is_quiet(kvl_link_t *link)
@@ -190,7 +198,7 @@ static void link_free_lines(kvl_link_t *link)
     }
     kvl_free(link->lines);
     link->lines      = NULL;
-    link->line_count = link->ready_count = 0;
+    link->line_count = 0;
 }
 
 /* the peer may free what it held back for this session: nothing of it can write any more */
@@ -239,6 +247,7 @@ static void link_end_reset(kvl_link_t *link)
     kvl_status_t status = link->status;
 
     kvl_link_test_cleanup(link);
+    kvl_pairs_end(link);
     link_free_lines(link);
     kvl_link_drop_regions(link);
     kvl_mover_destroy(link->mover);
@@ -277,6 +286,10 @@ static unsigned link_poll(kvl_poller_t *poller)
     if (link->mover) {
         n += kvl_mover_pump(link->mover);
     }
+    if (link->several && !link->failed &&
+        (link->state == KVL_LINK_CONNECTING || link->state == KVL_LINK_UP)) {
+        n += kvl_pairs_step(link);
+    }
     if (link->state == KVL_LINK_CONNECTING && !link->failed) {
         kvl_link_handshake_step(link);
     }
@@ -308,64 +321,15 @@ void kvl_link_set_up(kvl_link_t *link)
     link->connects++;
     link->retired_count = 0; /* the peer heard of them in HELLO */
     kvl_link_prefault(link);
+    if (link->several) {
+        kvl_link_watch(link);
+    }
     kvl_info("link %s: up: put %s, get %s over %s, depth %u, %u sg endpoints", link->address,
              kvl_mode_name(link->put_mode), kvl_mode_name(link->get_mode), link->info.transport,
              link->terms.depth, link->terms.sg_endpoints);
 }
 
 /* ---- public ---- */
-
-static void print_endpoints(const kvl_link_t *link, FILE *stream, int json)
-{
-    unsigned i;
-
-    for (i = 0; i < link->line_count; i++) {
-        const kvl_endpoint_t *e = &link->lines[i].endpoint;
-
-        if (json) {
-            fprintf(stream,
-                    "%s{\"lane\": \"%s\", \"rail\": %u, \"index\": %u, \"window\": %u, "
-                    "\"outstanding\": %u, \"ops\": %" PRIu64 ", \"bytes\": %" PRIu64
-                    ", \"errors\": %" PRIu64 "}",
-                    i ? ", " : "", kvl_lane_name(e->lane), e->rail, e->index, e->window,
-                    e->outstanding, e->ops_done, e->bytes_done, e->errors);
-        } else {
-            fprintf(stream, "    %-5s rail %u index %-3u window %-4u ops %-10" PRIu64 " bytes %" PRIu64 "\n",
-                    kvl_lane_name(e->lane), e->rail, e->index, e->window, e->ops_done, e->bytes_done);
-        }
-    }
-}
-
-static void link_print(kvl_printer_t *printer, FILE *stream, int json)
-{
-    const kvl_link_t *link = kvl_container(printer, kvl_link_t, printer);
-
-    if (json) {
-        fprintf(stream, "{\"link\": \"%s\", \"state\": \"%s\", ", link->address,
-                kvl_link_state_name(link->state));
-        kvl_json_member("node", link->terms.name, ", ", stream); /* a peer's text */
-        fprintf(stream,
-                "\"transport\": \"%s\", "
-                "\"put_mode\": \"%s\", \"get_mode\": \"%s\", \"depth\": %u, \"data_depth\": %u, "
-                "\"sg_endpoints\": %u, \"connects\": %" PRIu64 ", \"resets\": %" PRIu64
-                ", \"protocol_errors\": %" PRIu64 ", \"endpoints\": [",
-                link->info.transport, kvl_mode_name(link->put_mode), kvl_mode_name(link->get_mode),
-                link->terms.depth, link->terms.data_depth, link->terms.sg_endpoints,
-                link->connects, link->resets, link->protocol_errors);
-        print_endpoints(link, stream, json);
-        fprintf(stream, "]}");
-        return;
-    }
-    fprintf(stream,
-            "link %s\n  state        %s%s%s\n  node         %s\n  transport    %s (%s)\n"
-            "  put mode     %s\n  get mode     %s\n  depth        %u in force (data %u, sg endpoints %u)\n"
-            "  connects     %" PRIu64 ", resets %" PRIu64 ", protocol errors %" PRIu64 "\n  endpoints\n",
-            link->address, kvl_link_state_name(link->state), link->cause[0] ? ": " : "", link->cause,
-            link->terms.name, link->info.transport, link->info.detail, kvl_mode_name(link->put_mode),
-            kvl_mode_name(link->get_mode), link->terms.depth, link->terms.data_depth,
-            link->terms.sg_endpoints, link->connects, link->resets, link->protocol_errors);
-    print_endpoints(link, stream, json);
-}
 
 kvl_status_t kvl_link_create(const kvl_link_params_t *params, kvl_link_t **link_p)
 {
@@ -387,9 +351,10 @@ kvl_status_t kvl_link_create(const kvl_link_params_t *params, kvl_link_t **link_
     link->transport    = params->transport;
     link->ops          = params->ops;
     link->arg          = params->arg;
+    link->home_rail    = kvl_engine_rail_to(link->engine, &link->addr);
     link->seed         = (unsigned)(kvl_engine_nonce(link->engine) >> 8) ^ (unsigned)kvl_now_ns();
     link->poller.func  = link_poll;
-    link->printer.func = link_print;
+    link->printer.func = kvl_link_print;
     kvl_list_init(&link->calls);
     kvl_sendpool_init(&link->pool, 1024);
     kvl_engine_add_poller(link->engine, &link->poller);

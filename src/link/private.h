@@ -5,9 +5,11 @@
 
 #include "engine/fill.h"
 #include "link/link.h"
+#include "link/pair.h"
 #include "link/sendbuf.h"
 
 #define KVL_LINK_TEXT 320
+#define KVL_LINE_MAX  128 /* data and sg endpoints of all rails: the mover takes no more */
 
 /* one endpoint of a link, from connect to the end of its close */
 typedef struct {
@@ -21,22 +23,28 @@ typedef struct {
 typedef struct {
     kvl_remote_region_t region;
     bool used;
-    uint16_t rkey_length;
-    uint8_t *rkey;
+    uint16_t rkey_length[KVL_RAILS_MAX]; /* by our rail: for the peer's that it is paired with */
+    uint8_t *rkey[KVL_RAILS_MAX];
 } kvl_link_region_t;
 
 typedef enum {
     KVL_STAGE_NONE,
     KVL_STAGE_HELLO,     /* ctrl connects, HELLO is under way */
     KVL_STAGE_ENDPOINTS, /* data and sg connect and introduce themselves */
-    KVL_STAGE_FILL,      /* self-test: the peer fills its scratch */
-    KVL_STAGE_GET,       /* ... we read it, by data and by sg */
-    KVL_STAGE_PUT,       /* ... we write it, by data and by sg */
-    KVL_STAGE_HASH,      /* ... the peer tells what it sees */
+    KVL_STAGE_TEST,      /* one pair after the other is tested */
     KVL_STAGE_DONE
 } kvl_stage_t;
 
+typedef enum {
+    KVL_TEST_FILL, /* the peer fills its scratch */
+    KVL_TEST_GET,  /* we read it, by data and by sg */
+    KVL_TEST_PUT,  /* we write it, by data and by sg */
+    KVL_TEST_HASH  /* the peer tells what it sees */
+} kvl_test_step_t;
+
 typedef struct {
+    kvl_pair_t *pair; /* NULL: none is tested */
+    kvl_test_step_t step;
     kvl_mem_t *mems[KVL_RAILS_MAX];
     uint8_t *memory;       /* two halves: data, sg */
     size_t length;         /* of one half */
@@ -66,8 +74,16 @@ struct kvl_link {
     kvl_poller_t poller;
     kvl_printer_t printer;
     kvl_timer_t timer; /* CONNECTING: the attempt's end; DOWN: the next attempt */
-    kvl_line_t *lines; /* 0: ctrl, then data, then sg */
-    unsigned line_count, ready_count;
+    kvl_line_t *lines; /* 0: ctrl; then of each pair: data, then sg */
+    unsigned line_count;
+    bool several; /* rails, here or there: pairs come and go by themselves */
+    kvl_pair_t pairs[KVL_RAILS_MAX]; /* by our rail */
+    unsigned pair_count;
+    unsigned leaving; /* pairs that are LEAVING: no commit meanwhile, if puts are onesided */
+    kvl_peer_rail_t peer_rails[KVL_WIRE_RAILS_MAX];
+    unsigned peer_rail_count;
+    unsigned home_rail;      /* our rail to the given address, constant after create */
+    kvl_timer_t watch_timer; /* several: ports and progress */
     kvl_hello_ok_t terms;
     kvl_link_region_t *regions;
     unsigned region_count;
@@ -115,20 +131,52 @@ void kvl_link_handshake_step(kvl_link_t *link);
 void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am);
 void kvl_link_say_bye(kvl_link_t *link);
 
+/* Opens the endpoints of a pair, each of which introduces itself. */
+kvl_status_t kvl_pair_open(kvl_pair_t *pair);
+/* Keys for its endpoints. */
+kvl_status_t kvl_pair_unpack(kvl_pair_t *pair);
+/* Its endpoints are up: do they move bytes as the link's others do? Else KVL_ERR_RAIL in the error text. */
+bool kvl_pair_fits(kvl_pair_t *pair);
+void kvl_line_close(kvl_line_t *line); /* link.c; by force */
+
+/* pairing.c */
+kvl_status_t kvl_pairs_make(kvl_link_t *link);
+
+/* pair.c */
+const char *kvl_pair_name(const kvl_pair_t *pair);
+void kvl_pairs_start(kvl_link_t *link);
+unsigned kvl_pairs_step(kvl_link_t *link);
+void kvl_pairs_end(kvl_link_t *link);
+const char *kvl_pairs_cause(const kvl_link_t *link);
+/* It does not work: of a link with one pair the link fails. Notes it only; any callback. */
+void kvl_pair_fail(kvl_pair_t *pair, kvl_status_t status, const char *text);
+void kvl_pair_tested(kvl_pair_t *pair);
+
+/* watch.c: several rails; a pair whose port went down, or that stands still, fails */
+void kvl_link_watch(kvl_link_t *link);
+
+/* print.c */
+void kvl_link_print(kvl_printer_t *printer, FILE *stream, int json);
+
 /* remote.c */
 kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
                                  kvl_link_region_t **region_p);
+/* The key of a region, which is known already, for the endpoints of our @a rail. */
+kvl_status_t kvl_link_region_key(kvl_link_t *link, const kvl_wire_region_t *wire, unsigned rail);
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region);
 void kvl_link_drop_regions(kvl_link_t *link);
 
 /* selftest.c */
-void kvl_link_test_start(kvl_link_t *link);
+/* Over this pair alone; then kvl_pair_tested() or kvl_pair_fail(). */
+void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair);
 void kvl_link_test_cleanup(kvl_link_t *link);
 
 /* prefault.c */
 void kvl_link_prefault(kvl_link_t *link);
 
 /* call.c */
+/* kvl_link_call_begin() also while a pair is leaving */
+kvl_wbuf_t *kvl_link_call_begin_always(kvl_link_t *link);
 void kvl_link_answered(kvl_link_t *link, const kvl_am_t *am);
 /* fails every call with status; returns how many */
 unsigned kvl_link_calls_fail(kvl_link_t *link, kvl_status_t status);

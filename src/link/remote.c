@@ -8,10 +8,27 @@
 /* The peer's regions: noted from HELLO_OK or imported later, unpacked for each endpoint, dropped with the
  * connection or one by one. */
 
+static kvl_status_t region_key(kvl_link_t *link, kvl_link_region_t *region,
+                               const kvl_wire_region_t *wire, unsigned rail)
+{
+    uint8_t *key = kvl_malloc(wire->rkey_length ? wire->rkey_length : 1);
+
+    if (!key) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    memcpy(key, wire->rkey, wire->rkey_length);
+    kvl_free(region->rkey[rail]);
+    region->rkey[rail]        = key;
+    region->rkey_length[rail] = wire->rkey_length;
+    region->region.base[rail] = wire->base;
+    return KVL_OK;
+}
+
 kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
                                kvl_link_region_t **region_p)
 {
     kvl_link_region_t *region = NULL, *grown;
+    kvl_status_t status;
     unsigned i;
 
     for (i = 0; i < link->region_count && !region; i++) {
@@ -33,19 +50,40 @@ kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire
         }
         region = &link->regions[link->region_count++];
     }
-    *region = (kvl_link_region_t){.region      = {.id     = wire->id,
-                                                  .slot   = (unsigned)(region - link->regions),
-                                                  .length = wire->length},
-                                  .rkey_length = wire->rkey_length};
-    region->region.base[0] = wire->base;
-    region->rkey           = kvl_malloc(wire->rkey_length ? wire->rkey_length : 1);
-    if (!region->rkey) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    *region = (kvl_link_region_t){.region = {.id     = wire->id,
+                                             .slot   = (unsigned)(region - link->regions),
+                                             .length = wire->length}};
+    status  = region_key(link, region, wire, 0);
+    if (status == KVL_OK) {
+        region->used = true;
+        *region_p    = region;
     }
-    memcpy(region->rkey, wire->rkey, wire->rkey_length);
-    region->used = true;
-    *region_p    = region;
-    return KVL_OK;
+    return status;
+}
+
+kvl_status_t kvl_link_region_key(kvl_link_t *link, const kvl_wire_region_t *wire, unsigned rail)
+{
+    unsigned i;
+
+    for (i = 0; i < link->region_count; i++) {
+        kvl_link_region_t *region = &link->regions[i];
+
+        if (region->used && region->region.id == wire->id && region->region.length == wire->length) {
+            return region_key(link, region, wire, rail);
+        }
+    }
+    return kvl_error(KVL_ERR_PROTOCOL, "a key for region %u, which HELLO_OK did not have",
+                     (unsigned)wire->id);
+}
+
+static void region_free(kvl_link_region_t *region)
+{
+    unsigned rail;
+
+    for (rail = 0; rail < KVL_RAILS_MAX; rail++) {
+        kvl_free(region->rkey[rail]);
+    }
+    *region = (kvl_link_region_t){.used = false};
 }
 
 void kvl_link_drop_regions(kvl_link_t *link)
@@ -53,8 +91,7 @@ void kvl_link_drop_regions(kvl_link_t *link)
     unsigned i;
 
     for (i = 0; i < link->region_count; i++) {
-        kvl_free(link->regions[i].rkey);
-        link->regions[i] = (kvl_link_region_t){.used = false};
+        region_free(&link->regions[i]);
     }
     link->region_count = 0;
 }
@@ -85,7 +122,7 @@ static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoin
 
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region)
 {
-    unsigned slot = region->region.slot;
+    unsigned slot = region->region.slot, rail = endpoint->rail;
     kvl_status_t status;
 
     if (slot >= endpoint->rkey_count) {
@@ -98,12 +135,12 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
         endpoint->rkeys      = grown;
         endpoint->rkey_count = slot + 1;
     }
-    if (!region->rkey_length ||
+    if (!region->rkey_length[rail] ||
         (link->put_mode == KVL_MODE_IS_MESSAGE && link->get_mode == KVL_MODE_IS_MESSAGE)) {
         return KVL_OK; /* by messages only */
     }
-    status = kvl_rkey_unpack(endpoint->ep, region->rkey, region->rkey_length,
-                             region->region.base[endpoint->rail], region->region.length,
+    status = kvl_rkey_unpack(endpoint->ep, region->rkey[rail], region->rkey_length[rail],
+                             region->region.base[rail], region->region.length,
                              &endpoint->rkeys[slot]);
     return status == KVL_OK ? region_judge(link, endpoint, region) : status;
 }
@@ -132,7 +169,9 @@ kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
     }
     status = kvl_link_region_add(link, wire, &region);
     for (i = 1; status == KVL_OK && i < link->line_count; i++) {
-        status = kvl_link_unpack(link, &link->lines[i].endpoint, region);
+        if (link->lines[i].endpoint.ep && !link->lines[i].closing) {
+            status = kvl_link_unpack(link, &link->lines[i].endpoint, region);
+        }
     }
     if (status == KVL_OK) {
         *region_p = &region->region;
@@ -158,6 +197,5 @@ void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *remote)
             endpoint->rkeys[remote->slot] = NULL;
         }
     }
-    kvl_free(region->rkey);
-    *region = (kvl_link_region_t){.used = false};
+    region_free(region);
 }

@@ -4,10 +4,11 @@
 #include "base/log.h"
 #include "link/private.h"
 
+#include <stdarg.h>
 #include <string.h>
 #include <xxhash.h>
 
-/* Before a link is up it proves that bytes travel unharmed both ways on both lanes, in the modes that
+/* Before a pair is up it proves that bytes travel unharmed both ways on both lanes, in the modes that
  * were chosen: the peer fills its scratch with a pattern, we get one half by data and one by sg in
  * pieces, and compare; then we put another pattern the same way and the peer tells its hash.
  * UCX versions that corrupt silently (see facts on IOV) must be found here, not in a user's page. */
@@ -18,33 +19,56 @@
 
 static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body);
 
-static void test_ask(kvl_link_t *link, unsigned step, kvl_stage_t stage)
+static void test_fail(kvl_link_t *link, kvl_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void test_fail(kvl_link_t *link, kvl_status_t status, const char *format, ...)
+{
+    char text[KVL_LINK_TEXT];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    kvl_pair_fail(link->test.pair, status, text);
+}
+
+/* the pair passed */
+static void test_end(kvl_link_t *link)
+{
+    kvl_pair_t *pair = link->test.pair;
+
+    kvl_link_test_cleanup(link);
+    kvl_pair_tested(pair);
+}
+
+static void test_ask(kvl_link_t *link, unsigned step, kvl_test_step_t stage)
 {
     kvl_selftest_state_t *test = &link->test;
     kvl_selftest_t ask = {.step = (uint8_t)step, .seed = test->seed, .length = (uint32_t)(2 * test->length)};
     kvl_wbuf_t *w = kvl_link_call_begin(link);
 
-    link->stage = stage;
+    test->step = stage;
     if (!w) {
-        kvl_link_fail(link, KVL_ERR_NO_MEMORY, "%s: out of memory", link->address);
+        test_fail(link, KVL_ERR_NO_MEMORY, "out of memory");
         return;
     }
     kvl_put_selftest(w, &ask);
     test->call.answer = selftest_answer;
     if (kvl_link_call_send(link, KVL_MSG_SELFTEST, &test->call, KVL_TIME_MAX) != KVL_INPROGRESS) {
-        kvl_link_fail(link, KVL_ERR_PEER, "%s: self-test: %s", link->address, kvl_error_text());
+        test_fail(link, KVL_ERR_PEER, "self-test: %s", kvl_error_text());
     }
 }
 
 static void test_moved(kvl_move_t *move, kvl_status_t status);
 
 /* half 0 in one piece on data, half 1 in pieces of odd lengths, in reverse order, on sg */
-static void test_move(kvl_link_t *link, kvl_move_dir_t dir, kvl_stage_t stage)
+static void test_move(kvl_link_t *link, kvl_move_dir_t dir, kvl_test_step_t stage)
 {
     kvl_selftest_state_t *test = &link->test;
     unsigned half, i;
 
-    link->stage  = stage;
+    test->step   = stage;
     test->moving = 2;
     test->status = KVL_OK;
     for (half = 0; half < 2; half++) {
@@ -71,6 +95,7 @@ static void test_move(kvl_link_t *link, kvl_move_dir_t dir, kvl_stage_t stage)
                              .remote      = kvl_link_region(link, link->terms.scratch_region),
                              .scope       = 1,
                              .token       = link->terms.scratch_region,
+                             .only        = link->several ? test->pair->rail + 1 : 0,
                              .done        = test_moved};
         kvl_mover_submit(link->mover, &test->flow, move);
     }
@@ -83,23 +108,22 @@ static void test_compare(kvl_link_t *link)
     bool same;
 
     if (!expected) {
-        kvl_link_fail(link, KVL_ERR_NO_MEMORY, "%s: out of memory", link->address);
+        test_fail(link, KVL_ERR_NO_MEMORY, "out of memory");
         return;
     }
     kvl_wire_pattern(expected, 2 * test->length, test->seed);
     same = !memcmp(expected, test->memory, 2 * test->length);
     kvl_free(expected);
     if (!same) {
-        kvl_link_fail(link, KVL_ERR_RAIL,
-                      "%s: self-test: a get (%s over %s) brought wrong bytes; do not use this transport "
-                      "with UCX %s, or try KVLANE_MODE=message",
-                      link->address, kvl_mode_name(link->get_mode), link->info.transport,
-                      kvl_ucx_version());
+        test_fail(link, KVL_ERR_RAIL,
+                  "self-test: a get (%s over %s) brought wrong bytes; do not use this transport "
+                  "with UCX %s, or try KVLANE_MODE=message",
+                  kvl_mode_name(link->get_mode), link->info.transport, kvl_ucx_version());
         return;
     }
     test->seed = ~test->seed;
     kvl_wire_pattern(test->memory, 2 * test->length, test->seed);
-    test_move(link, KVL_MOVE_PUT, KVL_STAGE_PUT);
+    test_move(link, KVL_MOVE_PUT, KVL_TEST_PUT);
 }
 
 static void test_moved(kvl_move_t *move, kvl_status_t status)
@@ -112,17 +136,18 @@ static void test_moved(kvl_move_t *move, kvl_status_t status)
     if (status != KVL_OK) {
         test->status = status;
     }
-    if (--test->moving || link->state != KVL_LINK_CONNECTING) {
+    if (--test->moving || test->pair->state != KVL_PAIR_TESTING || link->failed ||
+        (link->state != KVL_LINK_CONNECTING && link->state != KVL_LINK_UP)) {
         return;
     }
     if (test->status != KVL_OK) {
-        kvl_link_fail(link, test->status, "%s: self-test: a %s over %s failed (%s)", link->address,
-                      link->stage == KVL_STAGE_GET ? "get" : "put", link->info.transport,
-                      kvl_status_string(test->status));
-    } else if (link->stage == KVL_STAGE_GET) {
+        test_fail(link, test->status, "self-test: a %s over %s failed (%s)",
+                  test->step == KVL_TEST_GET ? "get" : "put", link->info.transport,
+                  kvl_status_string(test->status));
+    } else if (test->step == KVL_TEST_GET) {
         test_compare(link);
     } else {
-        test_ask(link, 1, KVL_STAGE_HASH);
+        test_ask(link, 1, KVL_TEST_HASH);
     }
 }
 
@@ -130,7 +155,7 @@ static void test_again(kvl_timer_t *timer)
 {
     kvl_link_t *link = kvl_container(timer, kvl_link_t, test.timer);
 
-    test_ask(link, 1, KVL_STAGE_HASH);
+    test_ask(link, 1, KVL_TEST_HASH);
 }
 
 static void test_hash(kvl_link_t *link, uint64_t hash)
@@ -138,8 +163,7 @@ static void test_hash(kvl_link_t *link, uint64_t hash)
     kvl_selftest_state_t *test = &link->test;
 
     if (hash == XXH3_64bits(test->memory, 2 * test->length)) {
-        kvl_link_test_cleanup(link);
-        kvl_link_set_up(link);
+        test_end(link);
         return;
     }
     /* in message mode a put is done when our memory is free, not when it arrived */
@@ -148,10 +172,10 @@ static void test_hash(kvl_link_t *link, uint64_t hash)
                       kvl_time_add(kvl_engine_now(link->engine), HASH_PAUSE), test_again);
         return;
     }
-    kvl_link_fail(link, KVL_ERR_RAIL,
-                  "%s: self-test: a put (%s over %s) arrived with wrong bytes; do not use this transport "
-                  "with UCX %s, or try KVLANE_MODE=message",
-                  link->address, kvl_mode_name(link->put_mode), link->info.transport, kvl_ucx_version());
+    test_fail(link, KVL_ERR_RAIL,
+              "self-test: a put (%s over %s) arrived with wrong bytes; do not use this transport "
+              "with UCX %s, or try KVLANE_MODE=message",
+              kvl_mode_name(link->put_mode), link->info.transport, kvl_ucx_version());
 }
 
 static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body)
@@ -160,8 +184,7 @@ static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rb
     kvl_selftest_t answer;
 
     if (!body) {
-        kvl_link_fail(link, KVL_ERR_PEER, "%s: self-test: %s", link->address,
-                      kvl_status_string((kvl_status_t)head->status));
+        test_fail(link, KVL_ERR_PEER, "self-test: %s", kvl_status_string((kvl_status_t)head->status));
         return true;
     }
     if (head->type != KVL_MSG_SELFTEST_OK || kvl_get_selftest(body, &answer) != KVL_OK) {
@@ -169,8 +192,8 @@ static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rb
         return true;
     }
     kvl_link_call_end(link, call); /* the next step uses the same call */
-    if (link->stage == KVL_STAGE_FILL) {
-        test_move(link, KVL_MOVE_GET, KVL_STAGE_GET);
+    if (link->test.step == KVL_TEST_FILL) {
+        test_move(link, KVL_MOVE_GET, KVL_TEST_GET);
     } else {
         test_hash(link, answer.hash);
     }
@@ -197,14 +220,17 @@ static kvl_status_t test_memory(kvl_link_t *link)
     return KVL_OK;
 }
 
-void kvl_link_test_start(kvl_link_t *link)
+void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair)
 {
     kvl_selftest_state_t *test        = &link->test;
     const kvl_remote_region_t *region = kvl_link_region(link, link->terms.scratch_region);
     uint64_t length                   = link->terms.scratch_length;
 
+    memset(test, 0, sizeof(*test));
+    test->pair = pair;
+    kvl_list_init(&test->call.link);
     if (!length) { /* an engine without exported memory has no scratch to offer */
-        kvl_link_set_up(link);
+        test_end(link);
         return;
     }
     if (!region || length < 4096 || length > (1u << 20) || link->terms.scratch_offset > region->length ||
@@ -212,15 +238,14 @@ void kvl_link_test_start(kvl_link_t *link)
         kvl_link_protocol_error(link, "HELLO_OK with a scratch outside of its region");
         return;
     }
-    memset(test, 0, sizeof(*test));
     kvl_flow_init(&test->flow);
     test->length = length / 2;
     test->seed   = (uint64_t)kvl_now_ns() * UINT64_C(0x9e3779b97f4a7c15);
     if (test_memory(link) != KVL_OK) {
-        kvl_link_fail(link, KVL_ERR_NO_MEMORY, "%s: self-test: %s", link->address, kvl_error_text());
+        test_fail(link, KVL_ERR_NO_MEMORY, "self-test: %s", kvl_error_text());
         return;
     }
-    test_ask(link, 0, KVL_STAGE_FILL);
+    test_ask(link, 0, KVL_TEST_FILL);
 }
 
 void kvl_link_test_cleanup(kvl_link_t *link)
@@ -228,6 +253,9 @@ void kvl_link_test_cleanup(kvl_link_t *link)
     kvl_selftest_state_t *test = &link->test;
     unsigned rail;
 
+    if (test->pair) {
+        kvl_link_call_end(link, &test->call);
+    }
     kvl_timer_cancel(kvl_engine_timers(link->engine), &test->timer);
     for (rail = 0; rail < KVL_RAILS_MAX; rail++) {
         kvl_mem_destroy(test->mems[rail]);
@@ -235,4 +263,5 @@ void kvl_link_test_cleanup(kvl_link_t *link)
     }
     kvl_free(test->memory);
     test->memory = NULL;
+    test->pair   = NULL;
 }

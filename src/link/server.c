@@ -48,6 +48,11 @@ static kvl_status_t guest_am(kvl_endpoint_t *endpoint, const kvl_am_t *am)
             return KVL_OK;
         }
         break;
+    case KVL_AM_EP_HELLO:
+        if (kvl_session_echo(guest, am)) {
+            return KVL_OK;
+        }
+        break;
     case KVL_AM_PUT:
         return kvl_target_put(guest, am);
     case KVL_AM_GET:
@@ -64,7 +69,9 @@ static void guest_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
     kvl_guest_t *guest = kvl_container(endpoint, kvl_guest_t, endpoint);
 
     endpoint->failed = true;
-    if (guest->session) {
+    if (guest->session && guest->session->several && endpoint->lane != KVL_LANE_CTRL) {
+        kvl_session_rail_lost(guest->session, guest->rail);
+    } else if (guest->session) {
         kvl_session_close(guest->session, guest->session->bye ? "goodbye" : kvl_status_string(status));
     } else {
         kvl_guest_drop(guest);
@@ -130,7 +137,7 @@ static bool server_has_files(const kvl_server_t *server, unsigned endpoints)
 
     for (node = server->sessions.next; node != &server->sessions; node = node->next) {
         const kvl_session_t *session = kvl_container(node, kvl_session_t, link);
-        unsigned agreed              = KVL_SESSION_ENDPOINTS(session->terms.sg_endpoints);
+        unsigned agreed              = kvl_session_endpoints(session);
 
         endpoints += agreed > session->guest_count ? agreed - session->guest_count : 0; /* they will come */
     }
@@ -174,48 +181,56 @@ kvl_status_t kvl_server_has_room(const kvl_server_t *server, unsigned sg_endpoin
     return KVL_OK;
 }
 
-static bool server_wants(kvl_server_t *server, uint64_t nonce, unsigned lane)
+static void server_reject(kvl_server_t *server, kvl_conn_t *conn)
 {
-    kvl_list_t *node;
+    server->stats.rejected++;
+    kvl_conn_reject(conn);
+}
 
-    if (lane == KVL_LANE_CTRL) {
+/* where a client's ctrl connection comes from */
+static unsigned conn_rail(const kvl_server_t *server, const kvl_conn_t *conn)
+{
+    kvl_addr_t addr;
+    char peer[128];
+
+    if (kvl_engine_rails(server->engine) == 1) {
+        return 0;
+    }
+    kvl_conn_peer(conn, peer, sizeof(peer));
+    return kvl_addr_parse(peer, &addr) == KVL_OK ? kvl_engine_rail_to(server->engine, &addr) : 0;
+}
+
+static bool server_wants(kvl_server_t *server, const kvl_conn_t *conn, uint64_t client_id, unsigned *target_p)
+{
+    if (KVL_CLIENT_LANE(client_id) == KVL_LANE_CTRL) {
+        *target_p = conn_rail(server, conn);
         return server->session_count < kvl_engine_settings(server->engine)->max_sessions &&
                server_has_files(server, 1);
     }
-    if (lane >= KVL_LANE_COUNT || !kvl_files_left(FILES_SPARE)) {
-        return false;
-    }
-    for (node = server->sessions.next; node != &server->sessions; node = node->next) {
-        kvl_session_t *session = kvl_container(node, kvl_session_t, link);
-
-        if (session->hello.nonce == nonce && session->guest_count < KVL_SESSION_ENDPOINTS(session->terms.sg_endpoints)) {
-            return true;
-        }
-    }
-    return false;
+    return kvl_files_left(FILES_SPARE) && kvl_server_expects(server, client_id, target_p) != NULL;
 }
 
 static void server_accept(kvl_server_t *server, kvl_conn_t *conn, uint64_t client_id)
 {
-    unsigned lane   = client_id & 0xff;
-    uint64_t nonce  = client_id & ~UINT64_C(0xff);
     int64_t timeout = kvl_engine_settings(server->engine)->connect_timeout_ns;
     kvl_ep_params_t params = {.failed = kvl_endpoint_failed};
     kvl_guest_t *guest;
+    unsigned target;
 
-    guest = server_wants(server, nonce, lane) ? kvl_calloc(1, sizeof(*guest)) : NULL;
+    guest = server_wants(server, conn, client_id, &target) ? kvl_calloc(1, sizeof(*guest)) : NULL;
     if (!guest) {
-        server->stats.rejected++;
-        kvl_conn_reject(conn);
+        server_reject(server, conn);
         return;
     }
-    guest->endpoint.lane  = (kvl_lane_kind_t)lane;
+    guest->endpoint.lane  = (kvl_lane_kind_t)KVL_CLIENT_LANE(client_id);
+    guest->endpoint.rail  = target;
     guest->endpoint.ops   = &guest_ops;
     guest->endpoint.owner = guest;
     guest->server         = server;
-    guest->nonce          = nonce;
+    guest->nonce          = KVL_CLIENT_NONCE(client_id);
+    guest->rail           = KVL_CLIENT_RAIL(client_id);
     kvl_list_init(&guest->replies);
-    params.worker = kvl_engine_worker(server->engine, 0, (kvl_lane_kind_t)lane);
+    params.worker = kvl_engine_worker(server->engine, target, guest->endpoint.lane);
     params.arg    = &guest->endpoint;
     if (kvl_ep_accept(&params, conn, &guest->endpoint.ep) != KVL_OK) {
         server->stats.rejected++;

@@ -74,6 +74,8 @@ void *kvl_session_data(const kvl_session_t *session);
 uint64_t kvl_session_id(const kvl_session_t *session);
 const char *kvl_session_name(const kvl_session_t *session); /* "name@address", for logs */
 const kvl_hello_ok_t *kvl_session_terms(const kvl_session_t *session);
+/* Its client has several rails: what one of them lost is sent again over the others. */
+bool kvl_session_repeats(const kvl_session_t *session);
 
 /* Writer for one answer or message; NULL without memory. begin, add items, then send. Finished
  * messages wait if the endpoint is busy; a client that reads nothing is closed at a bound. */

@@ -6,7 +6,8 @@
 #include "link/sendbuf.h"
 #include "link/server.h"
 
-#define KVL_SESSION_ENDPOINTS(sg) (2u + (sg)) /* ctrl, data, sg */
+#define KVL_SESSION_ENDPOINTS(sg) (2u + (sg)) /* ctrl, data, sg; of one rail */
+#define KVL_RAIL_NAME         64
 #define KVL_SESSION_SENDS_MAX 1024 /* messages under way to one client: more means it reads nothing */
 
 /* an accepted endpoint: unbound until HELLO (ctrl) or EP_HELLO (data, sg) tells its session */
@@ -16,6 +17,7 @@ typedef struct {
     kvl_session_t *session; /* NULL: unbound */
     kvl_list_t link;        /* in server->unbound, session->guests or server->leaving_guests */
     uint64_t nonce;
+    unsigned rail;          /* of the client; endpoint.rail is this engine's */
     kvl_timer_t timer;      /* unbound: the handshake's end */
     kvl_req_t close_req;
     bool closing, closed;
@@ -55,6 +57,23 @@ typedef struct {
     kvl_session_t *session; /* NULL: nobody waits any more */
 } kvl_session_flush_t;
 
+/* A rail of the client in a session (session_rails.c): joined by RAIL or, with one rail, by itself. It
+ * stays, or goes: PAUSING (as when a peer dies, leave.c), CLOSING its endpoints, FLUSHING the workers that
+ * served it, if it moved bytes by RMA. Then RAIL_OK tells the client. */
+typedef enum { KVL_RAIL_STAYS, KVL_RAIL_PAUSING, KVL_RAIL_CLOSING, KVL_RAIL_FLUSHING } kvl_rail_end_t;
+
+typedef struct {
+    bool joined, onesided;
+    unsigned target; /* rail of this engine */
+    bool bound_data;
+    uint64_t bound_sg; /* bit: index of a bound sg endpoint */
+    kvl_rail_end_t end;
+    uint64_t request; /* to be answered when it is gone; 0: none */
+    kvl_timer_t timer;
+    kvl_session_flush_t *flushes[2];
+    char name[KVL_RAIL_NAME]; /* the client's device */
+} kvl_session_rail_t;
+
 struct kvl_session {
     kvl_server_t *server;
     kvl_list_t link; /* in server->sessions, leaving or limbo */
@@ -67,8 +86,9 @@ struct kvl_session {
     kvl_guest_t *ctrl;
     kvl_list_t guests; /* all of it, ctrl too */
     unsigned guest_count;
-    uint64_t bound_sg; /* bit: index of a bound sg endpoint */
-    bool bound_data;
+    kvl_session_rail_t rails[KVL_WIRE_RAILS_MAX]; /* by rail of the client */
+    bool several;           /* it joined rails: one of them may fail alone */
+    unsigned leaving_rails; /* of them, that do not stay */
     bool shared_memory, bye;
     bool stopped;      /* LEAVING: the owner knows */
     kvl_timer_t pause; /* LEAVING: armed while its endpoints stay ... */
@@ -101,6 +121,7 @@ struct kvl_server {
     kvl_list_t leaving_guests; /* unbound guests that are closing */
     kvl_list_t sessions, leaving, limbo;
     unsigned session_count;
+    unsigned leaving_rails; /* of all open sessions */
     kvl_sendpool_t pool;
     kvl_sendbuf_t *building;
     kvl_list_t idle_ops;
@@ -121,8 +142,26 @@ kvl_status_t kvl_server_has_room(const kvl_server_t *server, unsigned sg_endpoin
 void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am);
 void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am);
 void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am);
+bool kvl_session_echo(kvl_guest_t *guest, const kvl_am_t *am); /* false: it is none */
+
+/* session_rails.c */
+unsigned kvl_session_endpoints(const kvl_session_t *session); /* that were agreed, of all rails */
+bool kvl_session_put_regions(kvl_session_t *session, kvl_wbuf_t *w, unsigned rail);
+bool kvl_session_put_rails(kvl_session_t *session, kvl_wbuf_t *w);
+void kvl_session_rail(kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body);
+/* an endpoint of that rail of the client failed */
+void kvl_session_rail_lost(kvl_session_t *session, unsigned rail);
+unsigned kvl_session_rails_step(kvl_server_t *server);
+void kvl_session_rails_end(kvl_session_t *session);  /* it is not open any more */
+void kvl_session_rails_free(kvl_session_t *session); /* nothing of it may call back */
+/* The session and this engine's rail for a data or sg connection; NULL: nobody expects it. */
+kvl_session_t *kvl_server_expects(kvl_server_t *server, uint64_t client_id, unsigned *target_p);
 
 /* leave.c */
+void kvl_guest_close(kvl_guest_t *guest);
+bool kvl_guest_is_over(const kvl_guest_t *guest);
+void kvl_guest_free(kvl_guest_t *guest);
+#define KVL_PEER_PAUSE (20 * KVL_MS) /* why: leave.c */
 unsigned kvl_server_leave_step(kvl_server_t *server);
 void kvl_session_retired(kvl_server_t *server, uint64_t nonce, uint64_t id);
 void kvl_session_free(kvl_session_t *session);

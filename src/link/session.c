@@ -177,6 +177,7 @@ static kvl_session_t *session_create(kvl_guest_t *guest, const kvl_hello_t *hell
     session->server = server;
     session->hello  = *hello;
     session->id     = session_new_id(server);
+    session->rails[0].joined = true; /* a client with several says so by RAIL */
     kvl_list_init(&session->link);
     kvl_list_init(&session->guests);
     kvl_ep_peer(guest->endpoint.ep, peer, sizeof(peer));
@@ -187,35 +188,16 @@ static kvl_session_t *session_create(kvl_guest_t *guest, const kvl_hello_t *hell
 
 static kvl_status_t hello_ok_send(kvl_guest_t *guest, kvl_session_t *session, uint64_t request)
 {
-    kvl_server_t *server = guest->server;
-    kvl_region_t *regions[KVL_WIRE_REGIONS_MAX];
-    size_t count         = server->ops->regions(server->arg, session, regions, KVL_WIRE_REGIONS_MAX), i;
-    kvl_sendbuf_t *buf   = kvl_sendbuf_get(&server->pool, KVL_WIRE_MAX);
-    bool fits;
+    kvl_sendbuf_t *buf = kvl_sendbuf_get(&guest->server->pool, KVL_WIRE_MAX);
 
     if (!buf) {
         return kvl_error(KVL_ERR_NO_MEMORY, "out of memory");
     }
-    fits = kvl_put_hello_ok(&buf->writer, &session->terms);
-    for (i = 0; fits && i < count; i++) {
-        uint8_t rkey[KVL_WIRE_RKEY_MAX];
-        size_t rkey_length  = sizeof(rkey);
-        kvl_status_t status = kvl_mem_pack(regions[i]->mems[0], rkey, &rkey_length);
-        kvl_wire_region_t wire = {.id          = regions[i]->id,
-                                  .base        = (uintptr_t)regions[i]->address,
-                                  .length      = regions[i]->length,
-                                  .rkey_length = (uint16_t)rkey_length,
-                                  .rkey        = rkey};
-
-        if (status != KVL_OK) {
-            kvl_sendbuf_put(buf);
-            return status;
-        }
-        fits = kvl_put_region(&buf->writer, &wire);
-    }
-    if (!fits) {
+    if (!kvl_put_hello_ok(&buf->writer, &session->terms) ||
+        !kvl_session_put_regions(session, &buf->writer, 0) ||
+        !kvl_session_put_rails(session, &buf->writer)) {
         kvl_sendbuf_put(buf);
-        return kvl_error(KVL_ERR_LIMIT, "%zu regions do not fit HELLO_OK", count);
+        return kvl_error(KVL_ERR_LIMIT, "the regions do not fit HELLO_OK");
     }
     guest_send(guest, buf, KVL_MSG_HELLO_OK, request, KVL_OK);
     return KVL_OK;
@@ -315,6 +297,7 @@ static kvl_status_t ep_hello_check(kvl_guest_t *guest, const kvl_ep_hello_t *hel
                                    kvl_session_t **session_p)
 {
     kvl_session_t *session = kvl_server_session_by_id(guest->server, hello->session);
+    const kvl_session_rail_t *rail;
 
     if (!session || session->state != KVL_SESSION_OPEN || session->hello.nonce != guest->nonce) {
         return kvl_error(KVL_ERR_REFUSED, "EP_HELLO for a session that is not this engine's");
@@ -323,9 +306,13 @@ static kvl_status_t ep_hello_check(kvl_guest_t *guest, const kvl_ep_hello_t *hel
         return kvl_error(KVL_ERR_REFUSED, "EP_HELLO for lane %u on the lane %s", hello->lane,
                          kvl_lane_name(guest->endpoint.lane));
     }
-    if (hello->lane == KVL_LANE_DATA ? hello->index != 0 || session->bound_data
+    rail = &session->rails[guest->rail];
+    if (!rail->joined || rail->end != KVL_RAIL_STAYS || rail->target != guest->endpoint.rail) {
+        return kvl_error(KVL_ERR_REFUSED, "EP_HELLO on rail %u of the client, which did not join", guest->rail);
+    }
+    if (hello->lane == KVL_LANE_DATA ? hello->index != 0 || rail->bound_data
                                      : hello->index >= session->terms.sg_endpoints ||
-                                           session->bound_sg >> hello->index & 1) {
+                                           rail->bound_sg >> hello->index & 1) {
         return kvl_error(KVL_ERR_REFUSED, "EP_HELLO for endpoint %s %u, which is taken or was not agreed",
                          kvl_lane_name(guest->endpoint.lane), hello->index);
     }
@@ -335,14 +322,15 @@ static kvl_status_t ep_hello_check(kvl_guest_t *guest, const kvl_ep_hello_t *hel
 
 static void ep_bind(kvl_guest_t *guest, kvl_session_t *session, const kvl_ep_hello_t *hello)
 {
-    kvl_ep_info_t info;
+    kvl_session_rail_t *rail = &session->rails[guest->rail];
+    kvl_ep_info_t info       = {.shared_memory = true, .put_onesided = true};
 
     guest->endpoint.index  = hello->index;
     guest->endpoint.window = hello->lane == KVL_LANE_SG ? 1 : session->terms.data_depth;
     if (hello->lane == KVL_LANE_DATA) {
-        session->bound_data = true;
+        rail->bound_data = true;
     } else {
-        session->bound_sg |= UINT64_C(1) << hello->index;
+        rail->bound_sg |= UINT64_C(1) << hello->index;
     }
     guest_bind(guest, session);
     /* when in doubt, assume that the client can reach our memory behind our back */
@@ -350,6 +338,7 @@ static void ep_bind(kvl_guest_t *guest, kvl_session_t *session, const kvl_ep_hel
         session->shared_memory        = true;
         guest->endpoint.shared_memory = true;
     }
+    rail->onesided |= info.put_onesided;
 }
 
 void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am)
@@ -386,6 +375,26 @@ void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am)
     kvl_sendbuf_send(buf, &guest->endpoint, KVL_AM_EP_HELLO, KVL_MSG_EP_OK, head.request, KVL_OK);
 }
 
+/* several rails: what came before it on this endpoint is here */
+bool kvl_session_echo(kvl_guest_t *guest, const kvl_am_t *am)
+{
+    kvl_msg_head_t head;
+    kvl_sendbuf_t *buf;
+    kvl_rbuf_t body;
+
+    if (guest->endpoint.lane == KVL_LANE_CTRL || !am->data ||
+        kvl_wire_open(&body, am->data, am->length, &head) != KVL_OK || head.type != KVL_MSG_PING) {
+        return false;
+    }
+    buf = kvl_sendbuf_get(&guest->server->pool, KVL_WIRE_HEAD_SIZE);
+    if (!buf) {
+        kvl_session_close(guest->session, "out of memory");
+        return true;
+    }
+    kvl_sendbuf_send(buf, &guest->endpoint, KVL_AM_EP_HELLO, KVL_MSG_PONG, head.request, KVL_OK);
+    return true;
+}
+
 /* ---- other requests ---- */
 
 static void session_short(kvl_session_t *session, const kvl_msg_head_t *head, kvl_msg_type_t type)
@@ -416,6 +425,9 @@ void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am)
     case KVL_MSG_PING:
         session_short(session, &head, KVL_MSG_PONG);
         break;
+    case KVL_MSG_RAIL:
+        kvl_session_rail(session, &head, &body);
+        break;
     case KVL_MSG_BYE:
         session->bye = true;
         session_short(session, &head, KVL_MSG_BYE_OK);
@@ -441,6 +453,7 @@ void kvl_session_close(kvl_session_t *session, const char *why)
     snprintf(session->why, sizeof(session->why), "%s", why);
     session->state = KVL_SESSION_LEAVING;
     server->session_count--;
+    kvl_session_rails_end(session);
     kvl_list_remove(&session->link);
     kvl_list_push_back(&server->leaving, &session->link);
 }

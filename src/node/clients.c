@@ -117,6 +117,7 @@ static kvl_status_t node_put(void *arg, kvl_session_t *session, const kvl_endpoi
                              const kvl_data_head_t *head, kvl_target_t *target)
 {
     (void)arg;
+    client_of(session)->holder.repeats = kvl_session_repeats(session);
     return client_op(client_of(session), endpoint, head, kvl_store_put_begin, target);
 }
 
@@ -124,8 +125,12 @@ static void node_put_done(void *arg, kvl_session_t *session, const kvl_data_head
                           void *cookie, kvl_status_t status)
 {
     (void)arg;
-    (void)session;
-    (void)head;
+    if (client_of(session)->holder.repeats && status != KVL_ERR_NO_MEMORY) {
+        if (status == KVL_OK) {
+            kvl_store_put_landed(cookie, head->offset, head->length);
+        }
+        status = KVL_OK; /* else its rail failed, and they come again over another */
+    }
     /* why its bytes were lost is the connection's matter; the item's is that they are not there */
     kvl_store_put_end(cookie, status == KVL_OK ? KVL_OK : KVL_ERR_LEASE);
 }

@@ -303,7 +303,7 @@ kvl_status_t kvl_store_put_begin(kvl_holder_t *holder, const kvl_store_op_t *op,
         return KVL_ERR_LEASE;
     }
     status = op_check(lease, op);
-    if (status == KVL_OK) {
+    if (status == KVL_OK && !holder->repeats) {
         status = kvl_ranges_add(&lease->ranges, op->offset, op->offset + op->length);
     }
     if (status != KVL_OK) {
@@ -314,6 +314,15 @@ kvl_status_t kvl_store_put_begin(kvl_holder_t *holder, const kvl_store_op_t *op,
     }
     op_start(lease, op, lease_p, place_p);
     return KVL_OK;
+}
+
+void kvl_store_put_landed(kvl_lease_t *lease, uint64_t offset, uint64_t length)
+{
+    kvl_status_t status = kvl_ranges_join(&lease->ranges, offset, offset + length);
+
+    if (status != KVL_OK) {
+        lease->status = status;
+    }
 }
 
 void kvl_store_put_end(kvl_lease_t *lease, kvl_status_t status)

@@ -107,6 +107,27 @@ kvl_status_t kvl_ranges_add(kvl_ranges_t *ranges, uint64_t from, uint64_t to)
     return KVL_OK;
 }
 
+kvl_status_t kvl_ranges_join(kvl_ranges_t *ranges, uint64_t from, uint64_t to)
+{
+    kvl_range_t *array = ranges_array(ranges);
+    unsigned first = 0, last;
+
+    while (first < ranges->count && array[first].to < from) {
+        first++;
+    }
+    for (last = first; last < ranges->count && array[last].from <= to; last++) {
+        from = array[last].from < from ? array[last].from : from;
+        to   = array[last].to > to ? array[last].to : to;
+    }
+    if (first == last) {
+        return ranges_insert(ranges, first, from, to);
+    }
+    array[first] = (kvl_range_t){from, to};
+    memmove(array + first + 1, array + last, (ranges->count - last) * sizeof(*array));
+    ranges->count -= last - first - 1;
+    return KVL_OK;
+}
+
 bool kvl_ranges_whole(const kvl_ranges_t *ranges, uint64_t length)
 {
     const kvl_range_t *array = ranges->many ? ranges->many : ranges->few;

@@ -27,6 +27,8 @@ void kvl_ranges_cleanup(kvl_ranges_t *ranges);
 /* Adds [from, to), from < to. KVL_ERR_RANGE: a part of it was added before. KVL_ERR_LIMIT: too many
  * gaps. KVL_ERR_NO_MEMORY. Nothing is changed on failure. */
 kvl_status_t kvl_ranges_add(kvl_ranges_t *ranges, uint64_t from, uint64_t to);
+/* Adds [from, to), whatever of it was added before. */
+kvl_status_t kvl_ranges_join(kvl_ranges_t *ranges, uint64_t from, uint64_t to);
 /* true if [0, length) was added, whole */
 bool kvl_ranges_whole(const kvl_ranges_t *ranges, uint64_t length);
 

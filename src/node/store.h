@@ -52,6 +52,7 @@ typedef struct {
 
 /* ---- holders ---- */
 struct kvl_holder {
+    bool repeats; /* set by the owner: puts may come more than once, and some of them may be lost */
     kvl_store_t *store;
     kvl_list_t leases;
     kvl_list_t answers;   /* leases whose deferred commit was decided */
@@ -142,6 +143,8 @@ typedef struct {
 kvl_status_t kvl_store_put_begin(kvl_holder_t *holder, const kvl_store_op_t *op,
                                  kvl_lease_t **lease_p, kvl_grant_t *place_p);
 void kvl_store_put_end(kvl_lease_t *lease, kvl_status_t status);
+/* A holder that repeats: these bytes are there. Before put_end. */
+void kvl_store_put_landed(kvl_lease_t *lease, uint64_t offset, uint64_t length);
 kvl_status_t kvl_store_get_begin(kvl_holder_t *holder, const kvl_store_op_t *op,
                                  kvl_lease_t **lease_p, kvl_grant_t *place_p);
 void kvl_store_get_end(kvl_lease_t *lease);

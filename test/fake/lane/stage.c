@@ -24,12 +24,15 @@ void stage_start(stage_params_t params)
                                         .chunk_bytes = params.chunk ? params.chunk : 1u << 20,
                                         .put_mode    = params.mode,
                                         .get_mode    = params.mode,
-                                        .pack_max    = KVL_PACK_AUTO};
+                                        .pack_max    = KVL_PACK_AUTO,
+                                        .rail_count  = params.rails,
+                                        .stripe_min  = 64u << 10};
     REQUIRE(kvl_mover_create(&stage.params, &stage.mover) == KVL_OK);
-    for (i = 0; i < params.data + params.sg; i++) {
-        REQUIRE(kvl_mover_add(stage.mover,
-                              fake_endpoint(i < params.data ? KVL_LANE_DATA : KVL_LANE_SG, 0)) ==
-                KVL_OK);
+    for (i = 0; i < (params.rails ? params.rails : 1) * (params.data + params.sg); i++) {
+        unsigned rail = i / (params.data + params.sg), at = i % (params.data + params.sg);
+
+        REQUIRE(kvl_mover_add(stage.mover, fake_endpoint(at < params.data ? KVL_LANE_DATA : KVL_LANE_SG,
+                                                         rail)) == KVL_OK);
     }
 }
 
@@ -143,7 +146,7 @@ void stage_check_moved(const stage_move_t *mine)
 
         CHECK_MEM_EQ(piece->address, &fake.remote[piece->remote_offset], piece->length);
         for (j = 0; mine->move.dir == KVL_MOVE_PUT && j < piece->length; j++) {
-            CHECK_EQ(fake.written[piece->remote_offset + j], 1);
+            CHECK(fake.written[piece->remote_offset + j] == 1 || stage.twice);
         }
     }
 }

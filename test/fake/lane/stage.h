@@ -28,6 +28,7 @@ typedef struct {
     unsigned move_count, told;
     size_t local_at, remote_at; /* memory that is not given out yet */
     kvl_flow_t flows[8];
+    bool twice;   /* moves may start over: bytes may be put more than once */
     bool in_pump; /* done() fires from the pump alone */
 } stage_t;
 
@@ -37,6 +38,7 @@ typedef struct {
     unsigned depth, data_depth, data, sg; /* numbers of endpoints */
     uint64_t chunk;
     kvl_mode_t mode; /* of both directions */
+    unsigned rails;  /* each with these endpoints; 0: one */
 } stage_params_t;
 
 void stage_start(stage_params_t params);

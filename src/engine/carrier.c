@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine/private.h"
+
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Does the system say that a rail's port is up? Interfaces are asked by the kernel's flags, which hold in
+ * this network namespace whatever /sys shows; InfiniBand ports by their state file. What cannot be asked
+ * is taken for up: an endpoint that fails tells. */
+
+static bool interface_is_up(const char *name)
+{
+    struct ifreq request;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool up = true;
+
+    memset(&request, 0, sizeof(request));
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    if (fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0) {
+        up = (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return up;
+}
+
+static bool port_is_up(const kvl_rail_t *about)
+{
+    char path[256], state[32] = "";
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%u/state",
+             (int)strcspn(about->name, ":"), about->name, about->port);
+    file = fopen(path, "re");
+    if (!file) {
+        return true;
+    }
+    if (!fgets(state, sizeof(state), file)) {
+        state[0] = '\0';
+    }
+    fclose(file);
+    return !state[0] || strstr(state, "ACTIVE");
+}
+
+bool kvl_engine_rail_is_up(const kvl_engine_t *engine, unsigned rail)
+{
+    const kvl_rail_t *about = engine->rails[rail].about;
+
+    if (!about || about->kind == KVL_RAIL_SHM) {
+        return true;
+    }
+    if (about->kind == KVL_RAIL_TCP) {
+        return interface_is_up(about->name);
+    }
+    return port_is_up(about) && (!about->interface[0] || interface_is_up(about->interface));
+}

@@ -127,13 +127,15 @@ void kvl_link_renew(kvl_link_t *link);
 /* handshake.c */
 /* starts an attempt; how it ends is told by up() or down() */
 void kvl_link_start(kvl_link_t *link);
-void kvl_link_handshake_step(kvl_link_t *link);
+void kvl_link_handshake_step(kvl_link_t *link); /* establish.c */
 void kvl_link_endpoint_ready(kvl_link_t *link, kvl_endpoint_t *endpoint, const kvl_am_t *am);
 void kvl_link_say_bye(kvl_link_t *link);
 
+/* Makes the pairs, and opens them. */
+kvl_status_t kvl_pairs_open(kvl_link_t *link);
 /* Opens the endpoints of a pair, each of which introduces itself. */
 kvl_status_t kvl_pair_open(kvl_pair_t *pair);
-/* Keys for its endpoints. */
+/* Keys for its endpoints. establish.c */
 kvl_status_t kvl_pair_unpack(kvl_pair_t *pair);
 /* Its endpoints are up: do they move bytes as the link's others do? Else KVL_ERR_RAIL in the error text. */
 bool kvl_pair_fits(kvl_pair_t *pair);

@@ -324,8 +324,6 @@ void kvl_engine_rails_close(kvl_engine_t *engine)
 
 void kvl_engine_rails_print(const kvl_engine_t *engine, FILE *stream, int json)
 {
-    unsigned i;
-
     if (json) {
         fputs("\"decision\": ", stream);
         if (engine->decision) {
@@ -341,12 +339,10 @@ void kvl_engine_rails_print(const kvl_engine_t *engine, FILE *stream, int json)
     } else {
         fprintf(stream, "  rails are left to ucx by %s\n", engine->left_to_ucx);
     }
-    for (i = 0; i < engine->rail_count; i++) {
-        fprintf(stream, "  rail %u %s\n", i, kvl_engine_rail_name(engine, i));
-        kvl_context_print(engine->rails[i].context, stream);
-        fprintf(stream, "  rail %u ctrl lane\n", i);
-        kvl_context_print(engine->rails[i].ctrl_context, stream);
-    }
+    /* the options of the first; those of the others differ in their device alone */
+    kvl_context_print(engine->rails[0].context, stream);
+    fprintf(stream, "  ctrl lane\n");
+    kvl_context_print(engine->rails[0].ctrl_context, stream);
 }
 
 const kvl_rail_t *kvl_engine_rail(const kvl_engine_t *engine, unsigned rail)

@@ -101,7 +101,8 @@ static void peer_rails_default(kvl_link_t *link)
     link->peer_rail_count = 1;
 }
 
-static void pair_find(kvl_pair_t *pair, unsigned *uses)
+/* @a before: of the link's last life; a rail whose port is down now reaches nobody, and will again */
+static void pair_find(kvl_pair_t *pair, const kvl_pair_t *before, unsigned *uses)
 {
     kvl_link_t *link = pair->link;
     unsigned best    = KVL_WIRE_RAILS_MAX, i;
@@ -119,6 +120,12 @@ static void pair_find(kvl_pair_t *pair, unsigned *uses)
     if (best < KVL_WIRE_RAILS_MAX) {
         pair_set(pair, best, &best_addr);
         uses[best]++;
+        return;
+    }
+    if (before->addr.length && before->target < link->peer_rail_count &&
+        !kvl_engine_rail_is_up(link->engine, pair->rail)) {
+        pair_set(pair, before->target, &before->addr);
+        uses[before->target]++;
         return;
     }
     snprintf(pair->cause, sizeof(pair->cause), "no rail of the peer is reached by it");
@@ -175,12 +182,14 @@ kvl_status_t kvl_pairs_make(kvl_link_t *link)
     endpoints        = 1u + link->terms.sg_endpoints;
     link->pair_count = count;
     for (i = 0; i < count; i++) {
+        kvl_pair_t before = link->pairs[i];
+
         link->pairs[i] = (kvl_pair_t){.link = link, .rail = i, .first = 1 + i * endpoints};
         kvl_list_init(&link->pairs[i].call.link);
         if (!link->several) {
             pair_set(&link->pairs[i], 0, &link->addr);
         } else {
-            pair_find(&link->pairs[i], uses);
+            pair_find(&link->pairs[i], &before, uses);
             found += link->pairs[i].state != KVL_PAIR_OFF;
         }
     }

@@ -78,7 +78,10 @@ kvl_status_t kvl_link_call_send(kvl_link_t *link, kvl_msg_type_t type, kvl_call_
         }
         kvl_list_push_back(&link->calls, &call->link);
     }
-    status = kvl_sendbuf_send(buf, &link->lines[0].endpoint, KVL_AM_CTRL, type, request, KVL_OK);
+    status = link->ctrl.stream.on ? kvl_stream_send(&link->ctrl.stream, buf, &link->lines[0].endpoint, type,
+                                                    request, KVL_OK)
+                                  : kvl_sendbuf_send(buf, &link->lines[0].endpoint, KVL_AM_CTRL, type,
+                                                     request, KVL_OK);
     if (status < 0) {
         if (call) {
             kvl_link_call_end(link, call);

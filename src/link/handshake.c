@@ -13,8 +13,7 @@
 
 #define BYE_TIMEOUT KVL_SECOND
 
-static void line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned rail,
-                      unsigned index)
+void kvl_line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned rail, unsigned index)
 {
     kvl_endpoint_t *endpoint = &line->endpoint;
 
@@ -25,7 +24,7 @@ static void line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, 
     endpoint->owner = link;
 }
 
-static kvl_status_t line_open(kvl_link_t *link, kvl_line_t *line, const kvl_addr_t *addr)
+kvl_status_t kvl_line_open(kvl_link_t *link, kvl_line_t *line, const kvl_addr_t *addr)
 {
     kvl_endpoint_t *endpoint = &line->endpoint;
     kvl_ep_params_t params   = {.worker = kvl_engine_worker(link->engine, endpoint->rail, endpoint->lane),
@@ -183,8 +182,8 @@ static kvl_status_t start_ctrl(kvl_link_t *link)
         unsigned rail;
 
         addr = ctrl_way(link, &rail);
-        line_init(link, &link->lines[0], KVL_LANE_CTRL, rail, 0);
-        status = line_open(link, &link->lines[0], &addr);
+        kvl_line_init(link, &link->lines[0], KVL_LANE_CTRL, rail, 0);
+        status = kvl_line_open(link, &link->lines[0], &addr);
     }
     return status == KVL_OK ? hello_send(link) : status;
 }
@@ -246,7 +245,7 @@ static kvl_status_t lines_make(kvl_link_t *link)
     for (i = 1; i < count; i++) {
         unsigned index = (i - 1) % endpoints;
 
-        line_init(link, &lines[i], index ? KVL_LANE_SG : KVL_LANE_DATA, (i - 1) / endpoints,
+        kvl_line_init(link, &lines[i], index ? KVL_LANE_SG : KVL_LANE_DATA, (i - 1) / endpoints,
                   index ? index - 1 : 0);
     }
     return KVL_OK;
@@ -260,7 +259,7 @@ kvl_status_t kvl_pair_open(kvl_pair_t *pair)
 
     pair->state = KVL_PAIR_OPENING;
     for (i = 0; status == KVL_OK && i <= link->terms.sg_endpoints; i++) {
-        status = line_open(link, &link->lines[pair->first + i], &pair->addr);
+        status = kvl_line_open(link, &link->lines[pair->first + i], &pair->addr);
         if (status == KVL_OK) {
             status = ep_hello_send(link, &link->lines[pair->first + i]);
         }

@@ -337,7 +337,7 @@ static unsigned limbo_step(kvl_server_t *server)
 unsigned kvl_server_leave_step(kvl_server_t *server)
 {
     kvl_list_t *node, *next;
-    unsigned n = guests_step(server) + kvl_session_rails_step(server);
+    unsigned n = guests_step(server) + kvl_session_rails_step(server) + kvl_session_ctrl_step(server);
 
     for (node = server->leaving.next; node != &server->leaving; node = next) {
         next = node->next;

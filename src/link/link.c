@@ -60,7 +60,7 @@ static kvl_status_t link_am(kvl_endpoint_t *endpoint, const kvl_am_t *am)
     switch (am->id) {
     case KVL_AM_CTRL:
         if (endpoint->lane == KVL_LANE_CTRL) {
-            kvl_link_answered(link, am);
+            kvl_ctrl_heard(link, am);
             return KVL_OK;
         }
         break;
@@ -106,7 +106,7 @@ static void link_ep_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
              endpoint->index, kvl_status_string(status));
     status = status == KVL_ERR_CANCELED ? KVL_ERR_PEER : status;
     if (endpoint->lane == KVL_LANE_CTRL) {
-        kvl_link_fail(link, status, "%s: %s", link->address, text);
+        kvl_ctrl_lost(link, status, text);
     } else {
         kvl_pair_fail(&link->pairs[endpoint->rail], status, text);
     }
@@ -165,6 +165,7 @@ static void link_begin_reset(kvl_link_t *link)
         }
     }
     kvl_timer_cancel(kvl_engine_timers(link->engine), &link->watch_timer);
+    kvl_ctrl_end(link);
 }
 
 static bool link_is_quiet(kvl_link_t *link)
@@ -288,7 +289,7 @@ static unsigned link_poll(kvl_poller_t *poller)
     }
     if (link->several && !link->failed &&
         (link->state == KVL_LINK_CONNECTING || link->state == KVL_LINK_UP)) {
-        n += kvl_pairs_step(link);
+        n += kvl_pairs_step(link) + kvl_ctrl_step(link);
     }
     if (link->state == KVL_LINK_CONNECTING && !link->failed) {
         kvl_link_handshake_step(link);
@@ -356,6 +357,7 @@ kvl_status_t kvl_link_create(const kvl_link_params_t *params, kvl_link_t **link_
     link->poller.func  = link_poll;
     link->printer.func = kvl_link_print;
     kvl_list_init(&link->calls);
+    kvl_stream_init(&link->ctrl.stream);
     kvl_sendpool_init(&link->pool, 1024);
     kvl_engine_add_poller(link->engine, &link->poller);
     kvl_engine_add_printer(link->engine, &link->printer);

@@ -175,6 +175,7 @@ kvl_status_t kvl_pairs_make(kvl_link_t *link)
     link->several = count > 1 || link->peer_rail_count > 1;
     if (link->several) {
         peer_rails_default(link);
+        link->ctrl.stream.on = true; /* from RAIL on */
     }
     if (link->terms.sg_endpoints > KVL_LINE_MAX / count - 1) { /* the mover takes no more */
         link->terms.sg_endpoints = (uint16_t)(KVL_LINE_MAX / count - 1);

@@ -6,7 +6,7 @@
 #include "engine/fill.h"
 #include "link/link.h"
 #include "link/pair.h"
-#include "link/sendbuf.h"
+#include "link/stream.h"
 
 #define KVL_LINK_TEXT 320
 #define KVL_LINE_MAX  128 /* data and sg endpoints of all rails: the mover takes no more */
@@ -59,6 +59,23 @@ typedef struct {
     uint64_t seed;
 } kvl_selftest_state_t;
 
+/* Where the ctrl lane is (ctrl.c). */
+typedef enum {
+    KVL_CTRL_HERE,
+    KVL_CTRL_CLOSING, /* its endpoint is lost, and being closed; then it goes by the next rail that is up */
+    KVL_CTRL_RESUMING /* that one connects, RESUME is under way */
+} kvl_ctrl_state_t;
+
+typedef struct {
+    kvl_ctrl_state_t state;
+    kvl_stream_t stream;
+    bool lost; /* noted in a callback, acted on in the poller */
+    char cause[160];
+    kvl_timer_t timer; /* RESUMING: the attempt's end; CLOSING: wakes the engine */
+    int64_t end_ns;    /* when the link fails instead */
+    uint64_t moves;    /* counter */
+} kvl_link_ctrl_t;
+
 struct kvl_link {
     /* constant after create */
     kvl_engine_t *engine;
@@ -74,6 +91,7 @@ struct kvl_link {
     kvl_poller_t poller;
     kvl_printer_t printer;
     kvl_timer_t timer; /* CONNECTING: the attempt's end; DOWN: the next attempt */
+    kvl_link_ctrl_t ctrl;
     kvl_line_t *lines; /* 0: ctrl; then of each pair: data, then sg */
     unsigned line_count;
     bool several; /* rails, here or there: pairs come and go by themselves */
@@ -140,6 +158,16 @@ kvl_status_t kvl_pair_unpack(kvl_pair_t *pair);
 /* Its endpoints are up: do they move bytes as the link's others do? Else KVL_ERR_RAIL in the error text. */
 bool kvl_pair_fits(kvl_pair_t *pair);
 void kvl_line_close(kvl_line_t *line); /* link.c; by force */
+
+void kvl_line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, unsigned rail, unsigned index);
+kvl_status_t kvl_line_open(kvl_link_t *link, kvl_line_t *line, const kvl_addr_t *addr); /* handshake.c */
+
+/* ctrl.c */
+/* Its endpoint does not work: it goes on over another rail, if there are several. Notes it only; any callback. */
+void kvl_ctrl_lost(kvl_link_t *link, kvl_status_t status, const char *why);
+void kvl_ctrl_heard(kvl_link_t *link, const kvl_am_t *am);
+unsigned kvl_ctrl_step(kvl_link_t *link);
+void kvl_ctrl_end(kvl_link_t *link); /* the link resets */
 
 /* pairing.c */
 kvl_status_t kvl_pairs_make(kvl_link_t *link);

@@ -47,7 +47,11 @@ kvl_sendbuf_t *kvl_sendbuf_get(kvl_sendpool_t *pool, size_t size)
         *buf = (kvl_sendbuf_t){.pool = pool, .size = size};
         kvl_list_init(&buf->link);
     }
-    buf->sent = NULL;
+    buf->sent     = NULL;
+    buf->stream   = NULL;
+    buf->back     = NULL;
+    buf->posted   = false;
+    buf->endpoint = NULL;
     kvl_wbuf_init(&buf->writer, buf->data, buf->size);
     pool->busy_count++;
     return buf;
@@ -66,7 +70,7 @@ void kvl_sendbuf_put(kvl_sendbuf_t *buf)
     kvl_list_push_front(&pool->idle, &buf->link);
 }
 
-static void sendbuf_finish(kvl_sendbuf_t *buf, kvl_status_t status)
+void kvl_sendbuf_end(kvl_sendbuf_t *buf, kvl_status_t status)
 {
     void (*sent)(void *, kvl_endpoint_t *, kvl_status_t) = buf->sent;
     kvl_endpoint_t *endpoint                              = buf->endpoint;
@@ -80,35 +84,67 @@ static void sendbuf_finish(kvl_sendbuf_t *buf, kvl_status_t status)
 
 static void sendbuf_done(kvl_req_t *req, kvl_status_t status)
 {
-    sendbuf_finish(kvl_container(req, kvl_sendbuf_t, req), status);
+    kvl_sendbuf_t *buf = kvl_container(req, kvl_sendbuf_t, req);
+
+    if (buf->back) {
+        buf->back(buf, status);
+    } else {
+        kvl_sendbuf_end(buf, status);
+    }
+}
+
+bool kvl_sendbuf_write(kvl_sendbuf_t *buf, kvl_msg_type_t type, uint64_t request, kvl_status_t answer,
+                       kvl_status_t *status_p)
+{
+    size_t length = kvl_wbuf_finish(&buf->writer, type, request, answer);
+    kvl_fault_t fault;
+
+    if (!length) {
+        kvl_sendbuf_end(buf, KVL_ERR_LIMIT);
+        *status_p = kvl_error(KVL_ERR_LIMIT, "message %s: does not fit %zu bytes", kvl_msg_name(type),
+                              (size_t)KVL_WIRE_MAX);
+        return false;
+    }
+    fault = kvl_fault(KVL_FAULT_CTRL_SEND);
+    if (fault.action == KVL_FAULT_FAIL || fault.action == KVL_FAULT_DROP) {
+        *status_p = fault.action == KVL_FAULT_FAIL ? KVL_ERR_RAIL : KVL_OK;
+        kvl_sendbuf_end(buf, *status_p);
+        return false;
+    }
+    buf->iov = (kvl_iov_t){buf->data, length};
+    return true;
+}
+
+static kvl_status_t sendbuf_post(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint, kvl_am_send_t *send)
+{
+    send->iov       = &buf->iov;
+    send->iov_count = 1;
+    send->eager     = true;
+    buf->endpoint   = endpoint;
+    buf->req.done   = sendbuf_done;
+    return kvl_ep_am(endpoint->ep, send, &buf->req);
+}
+
+kvl_status_t kvl_sendbuf_post_numbered(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint)
+{
+    kvl_am_send_t send = {.id = KVL_AM_CTRL, .header = buf->head, .header_length = sizeof(buf->head)};
+
+    return sendbuf_post(buf, endpoint, &send);
 }
 
 kvl_status_t kvl_sendbuf_send(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint, unsigned am,
                               kvl_msg_type_t type, uint64_t request, kvl_status_t answer)
 {
-    kvl_am_send_t send = {.id = am, .iov = &buf->iov, .iov_count = 1, .eager = true};
-    kvl_fault_t fault;
+    kvl_am_send_t send = {.id = am};
     kvl_status_t status;
-    size_t length;
 
     buf->endpoint = endpoint;
-    length        = kvl_wbuf_finish(&buf->writer, type, request, answer);
-    if (!length) {
-        sendbuf_finish(buf, KVL_ERR_LIMIT);
-        return kvl_error(KVL_ERR_LIMIT, "message %s: does not fit %zu bytes", kvl_msg_name(type),
-                         (size_t)KVL_WIRE_MAX);
-    }
-    fault = kvl_fault(KVL_FAULT_CTRL_SEND);
-    if (fault.action == KVL_FAULT_FAIL || fault.action == KVL_FAULT_DROP) {
-        status = fault.action == KVL_FAULT_FAIL ? KVL_ERR_RAIL : KVL_OK;
-        sendbuf_finish(buf, status);
+    if (!kvl_sendbuf_write(buf, type, request, answer, &status)) {
         return status;
     }
-    buf->iov      = (kvl_iov_t){buf->data, length};
-    buf->req.done = sendbuf_done;
-    status        = kvl_ep_am(endpoint->ep, &send, &buf->req);
+    status = sendbuf_post(buf, endpoint, &send);
     if (status != KVL_INPROGRESS) {
-        sendbuf_finish(buf, status);
+        kvl_sendbuf_end(buf, status);
     }
     return status;
 }

@@ -9,6 +9,8 @@
 
 typedef struct kvl_sendbuf kvl_sendbuf_t;
 
+struct kvl_stream;
+
 typedef struct {
     kvl_list_t idle; /* of the usual size */
     unsigned idle_count, busy_count, limit;
@@ -16,7 +18,7 @@ typedef struct {
 
 struct kvl_sendbuf {
     kvl_req_t req;
-    kvl_list_t link;
+    kvl_list_t link; /* in pool->idle, or stream->sent */
     kvl_sendpool_t *pool;
     kvl_endpoint_t *endpoint;
     /* Told when the buffer is back, before it is used again; may be NULL. */
@@ -24,6 +26,12 @@ struct kvl_sendbuf {
     void *arg;
     kvl_wbuf_t writer;
     kvl_iov_t iov;
+    /* of a stream (stream.h), which keeps it until the peer has it */
+    struct kvl_stream *stream;
+    void (*back)(kvl_sendbuf_t *buf, kvl_status_t status); /* UCX is done with it; NULL: it ends */
+    uint64_t number;
+    bool posted; /* it is at UCX */
+    uint8_t head[KVL_STREAM_HEAD_SIZE];
     size_t size;
     uint8_t data[];
 };
@@ -39,5 +47,14 @@ void kvl_sendbuf_put(kvl_sendbuf_t *buf);
  * over), or why not. */
 kvl_status_t kvl_sendbuf_send(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint, unsigned am,
                               kvl_msg_type_t type, uint64_t request, kvl_status_t status);
+
+/* The same in two steps, for a stream. The message is completed; false: it ended, *status_p is what
+ * kvl_sendbuf_send() returns then. */
+bool kvl_sendbuf_write(kvl_sendbuf_t *buf, kvl_msg_type_t type, uint64_t request, kvl_status_t answer,
+                       kvl_status_t *status_p);
+/* With buf->head before it. KVL_INPROGRESS: buf->back() follows; else it does not. */
+kvl_status_t kvl_sendbuf_post_numbered(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint);
+/* Back to its pool, and told. */
+void kvl_sendbuf_end(kvl_sendbuf_t *buf, kvl_status_t status);
 
 #endif

@@ -69,7 +69,9 @@ static void guest_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
     kvl_guest_t *guest = kvl_container(endpoint, kvl_guest_t, endpoint);
 
     endpoint->failed = true;
-    if (guest->session && guest->session->several && endpoint->lane != KVL_LANE_CTRL) {
+    if (guest->session && guest->session->several && endpoint->lane == KVL_LANE_CTRL) {
+        kvl_session_ctrl_lost(guest->session, guest, kvl_status_string(status));
+    } else if (guest->session && guest->session->several) {
         kvl_session_rail_lost(guest->session, guest->rail);
     } else if (guest->session) {
         kvl_session_close(guest->session, guest->session->bye ? "goodbye" : kvl_status_string(status));
@@ -204,7 +206,8 @@ static bool server_wants(kvl_server_t *server, const kvl_conn_t *conn, uint64_t 
 {
     if (KVL_CLIENT_LANE(client_id) == KVL_LANE_CTRL) {
         *target_p = conn_rail(server, conn);
-        return server->session_count < kvl_engine_settings(server->engine)->max_sessions &&
+        return (server->session_count < kvl_engine_settings(server->engine)->max_sessions ||
+                kvl_server_resumes(server, KVL_CLIENT_NONCE(client_id))) &&
                server_has_files(server, 1);
     }
     return kvl_files_left(FILES_SPARE) && kvl_server_expects(server, client_id, target_p) != NULL;

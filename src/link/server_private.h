@@ -5,6 +5,7 @@
 
 #include "link/sendbuf.h"
 #include "link/server.h"
+#include "link/stream.h"
 
 #define KVL_SESSION_ENDPOINTS(sg) (2u + (sg)) /* ctrl, data, sg; of one rail */
 #define KVL_RAIL_NAME         64
@@ -74,6 +75,13 @@ typedef struct {
     char name[KVL_RAIL_NAME]; /* the client's device */
 } kvl_session_rail_t;
 
+/* Where the ctrl lane of a session with several rails is (session_ctrl.c). */
+typedef enum {
+    KVL_CTRL_HERE,
+    KVL_CTRL_PAUSING, /* its endpoint is lost; as when a peer dies (leave.c) */
+    KVL_CTRL_AWAY     /* waits for the client to resume by another */
+} kvl_session_ctrl_t;
+
 struct kvl_session {
     kvl_server_t *server;
     kvl_list_t link; /* in server->sessions, leaving or limbo */
@@ -83,7 +91,13 @@ struct kvl_session {
     kvl_hello_ok_t terms;
     char name[2 * KVL_WIRE_TEXT_MAX];
     char why[256];
-    kvl_guest_t *ctrl;
+    kvl_guest_t *ctrl; /* NULL while AWAY */
+    kvl_stream_t stream;
+    kvl_session_ctrl_t ctrl_state;
+    kvl_guest_t *ctrl_next;      /* asked to resume; waits for the end of those before it */
+    uint64_t ctrl_next_received; /* its client has our messages up to this one */
+    uint64_t ctrl_next_request;
+    kvl_timer_t ctrl_timer;
     kvl_list_t guests; /* all of it, ctrl too */
     unsigned guest_count;
     kvl_session_rail_t rails[KVL_WIRE_RAILS_MAX]; /* by rail of the client */
@@ -122,6 +136,7 @@ struct kvl_server {
     kvl_list_t sessions, leaving, limbo;
     unsigned session_count;
     unsigned leaving_rails; /* of all open sessions */
+    unsigned away_ctrls;    /* open sessions whose ctrl lane is not HERE */
     kvl_sendpool_t pool;
     kvl_sendbuf_t *building;
     kvl_list_t idle_ops;
@@ -144,7 +159,20 @@ void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am);
 void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am);
 bool kvl_session_echo(kvl_guest_t *guest, const kvl_am_t *am); /* false: it is none */
 
+void kvl_guest_bind(kvl_guest_t *guest, kvl_session_t *session);
+void kvl_guest_refuse(kvl_guest_t *guest, uint64_t request, kvl_status_t status, const char *reason);
+
+/* session_ctrl.c */
+/* A ctrl endpoint of the session failed. Notes it only; any callback. */
+void kvl_session_ctrl_lost(kvl_session_t *session, kvl_guest_t *guest, const char *why);
+/* An unbound guest's first message is RESUME. */
+kvl_status_t kvl_session_resume(kvl_guest_t *guest, const kvl_msg_head_t *head, kvl_rbuf_t *body);
+bool kvl_server_resumes(const kvl_server_t *server, uint64_t nonce); /* may that engine come to resume? */
+unsigned kvl_session_ctrl_step(kvl_server_t *server);
+void kvl_session_ctrl_end(kvl_session_t *session); /* it is not open any more */
+
 /* session_rails.c */
+bool kvl_session_rail_stays(const kvl_session_t *session); /* any */
 unsigned kvl_session_endpoints(const kvl_session_t *session); /* that were agreed, of all rails */
 bool kvl_session_put_regions(kvl_session_t *session, kvl_wbuf_t *w, unsigned rail);
 bool kvl_session_put_rails(kvl_session_t *session, kvl_wbuf_t *w);

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Sessions while they are open: HELLO and EP_HELLO bind endpoints, SELFTEST, PING and BYE are answered
- * here, everything else goes up to the owner. */
+/* Sessions come to be and go: HELLO and EP_HELLO bind endpoints. What is asked on the ctrl lane in between:
+ * session_ctrl.c. */
 
 #define SCRATCH_MAX (1u << 20)
 
@@ -57,7 +57,12 @@ void kvl_session_send(kvl_session_t *session, kvl_msg_type_t type, uint64_t requ
     buf->sent = session_sent;
     buf->arg  = session;
     session->sends++;
-    kvl_sendbuf_send(buf, &session->ctrl->endpoint, KVL_AM_CTRL, type, request, status);
+    if (session->stream.on) {
+        kvl_stream_send(&session->stream, buf, session->ctrl ? &session->ctrl->endpoint : NULL, type,
+                        request, status);
+    } else {
+        kvl_sendbuf_send(buf, &session->ctrl->endpoint, KVL_AM_CTRL, type, request, status);
+    }
 }
 
 void kvl_session_refuse(kvl_session_t *session, uint64_t request, kvl_status_t status,
@@ -87,7 +92,7 @@ static void guest_send(kvl_guest_t *guest, kvl_sendbuf_t *buf, kvl_msg_type_t ty
 }
 
 /* the guest stays until the client goes or its handshake time is over, so that the reason arrives */
-static void guest_refuse(kvl_guest_t *guest, uint64_t request, kvl_status_t status, const char *reason)
+void kvl_guest_refuse(kvl_guest_t *guest, uint64_t request, kvl_status_t status, const char *reason)
 {
     kvl_server_t *server = guest->server;
     kvl_sendbuf_t *buf   = kvl_sendbuf_get(&server->pool, KVL_WIRE_MAX);
@@ -180,6 +185,7 @@ static kvl_session_t *session_create(kvl_guest_t *guest, const kvl_hello_t *hell
     session->rails[0].joined = true; /* a client with several says so by RAIL */
     kvl_list_init(&session->link);
     kvl_list_init(&session->guests);
+    kvl_stream_init(&session->stream);
     kvl_ep_peer(guest->endpoint.ep, peer, sizeof(peer));
     snprintf(session->name, sizeof(session->name), "%s (%s)", hello->name, peer);
     terms_fill(session);
@@ -203,7 +209,7 @@ static kvl_status_t hello_ok_send(kvl_guest_t *guest, kvl_session_t *session, ui
     return KVL_OK;
 }
 
-static void guest_bind(kvl_guest_t *guest, kvl_session_t *session)
+void kvl_guest_bind(kvl_guest_t *guest, kvl_session_t *session)
 {
     kvl_timer_cancel(kvl_engine_timers(guest->server->engine), &guest->timer);
     guest->session = session;
@@ -240,7 +246,7 @@ static kvl_status_t session_open(kvl_guest_t *guest, const kvl_hello_t *hello, u
     session->ctrl = guest;
     server->session_count++;
     kvl_list_push_back(&server->sessions, &session->link);
-    guest_bind(guest, session);
+    kvl_guest_bind(guest, session);
     server->stats.accepted++;
     status = hello_ok_send(guest, session, request);
     if (status != KVL_OK) {
@@ -252,27 +258,18 @@ static kvl_status_t session_open(kvl_guest_t *guest, const kvl_hello_t *hello, u
     return KVL_OK;
 }
 
-void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am)
+static kvl_status_t hello_do(kvl_guest_t *guest, const kvl_msg_head_t *head, kvl_rbuf_t *body)
 {
-    kvl_msg_head_t head = {.request = 0};
     kvl_hello_t hello;
-    kvl_rbuf_t body;
     kvl_status_t status;
     unsigned i;
 
-    if (!am->data) {
-        status = kvl_error(KVL_ERR_PROTOCOL, "a control message by rendezvous");
-    } else {
-        status = kvl_wire_open(&body, am->data, am->length, &head);
+    if (head->type != KVL_MSG_HELLO) {
+        return kvl_error(KVL_ERR_PROTOCOL, "%s before HELLO", kvl_msg_name(head->type));
     }
-    if (status == KVL_OK && head.type != KVL_MSG_HELLO) {
-        status = kvl_error(KVL_ERR_PROTOCOL, "%s before HELLO", kvl_msg_name(head.type));
-    }
+    status = kvl_get_hello(body, &hello);
     if (status == KVL_OK) {
-        status = kvl_get_hello(&body, &hello);
-    }
-    if (status == KVL_OK) {
-        status = kvl_wire_close(&body);
+        status = kvl_wire_close(body);
     }
     if (status == KVL_OK) {
         status = hello_check(&hello);
@@ -280,14 +277,33 @@ void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am)
     if (status == KVL_OK && hello.nonce != guest->nonce) {
         status = kvl_error(KVL_ERR_INVALID, "HELLO of another engine than the one that connected");
     }
-    if (status == KVL_OK) {
-        for (i = 0; i < hello.retired_count; i++) {
-            kvl_session_retired(guest->server, hello.nonce, hello.retired[i]);
-        }
-        status = session_open(guest, &hello, head.request);
+    if (status != KVL_OK) {
+        return status;
+    }
+    for (i = 0; i < hello.retired_count; i++) {
+        kvl_session_retired(guest->server, hello.nonce, hello.retired[i]);
+    }
+    return session_open(guest, &hello, head->request);
+}
+
+void kvl_session_hello(kvl_guest_t *guest, const kvl_am_t *am)
+{
+    kvl_msg_head_t head = {.request = 0};
+    kvl_rbuf_t body;
+    kvl_status_t status;
+
+    if (!am->data) {
+        status = kvl_error(KVL_ERR_PROTOCOL, "a control message by rendezvous");
+    } else {
+        status = kvl_wire_open(&body, am->data, am->length, &head);
+    }
+    if (status == KVL_OK && head.type == KVL_MSG_RESUME) {
+        status = kvl_session_resume(guest, &head, &body);
+    } else if (status == KVL_OK) {
+        status = hello_do(guest, &head, &body);
     }
     if (status != KVL_OK) {
-        guest_refuse(guest, head.request, status, kvl_error_text());
+        kvl_guest_refuse(guest, head.request, status, kvl_error_text());
     }
 }
 
@@ -332,7 +348,7 @@ static void ep_bind(kvl_guest_t *guest, kvl_session_t *session, const kvl_ep_hel
     } else {
         rail->bound_sg |= UINT64_C(1) << hello->index;
     }
-    guest_bind(guest, session);
+    kvl_guest_bind(guest, session);
     /* when in doubt, assume that the client can reach our memory behind our back */
     if (kvl_ep_info(guest->endpoint.ep, &info) != KVL_OK || info.shared_memory) {
         session->shared_memory        = true;
@@ -362,7 +378,7 @@ void kvl_session_ep_hello(kvl_guest_t *guest, const kvl_am_t *am)
         status = ep_hello_check(guest, &hello, &session);
     }
     if (status != KVL_OK) {
-        guest_refuse(guest, head.request, status, kvl_error_text());
+        kvl_guest_refuse(guest, head.request, status, kvl_error_text());
         return;
     }
     ep_bind(guest, session, &hello);
@@ -395,52 +411,6 @@ bool kvl_session_echo(kvl_guest_t *guest, const kvl_am_t *am)
     return true;
 }
 
-/* ---- other requests ---- */
-
-static void session_short(kvl_session_t *session, const kvl_msg_head_t *head, kvl_msg_type_t type)
-{
-    if (kvl_session_begin(session)) {
-        kvl_session_send(session, type, head->request, KVL_OK);
-    }
-}
-
-void kvl_session_ctrl(kvl_guest_t *guest, const kvl_am_t *am)
-{
-    kvl_session_t *session = guest->session;
-    kvl_server_t *server   = guest->server;
-    kvl_msg_head_t head;
-    kvl_rbuf_t body;
-
-    if (kvl_fault(KVL_FAULT_CTRL_RECV).action == KVL_FAULT_DROP) {
-        return;
-    }
-    if (!am->data || kvl_wire_open(&body, am->data, am->length, &head) != KVL_OK) {
-        kvl_session_violation(session, am->data ? kvl_error_text() : "a control message by rendezvous");
-        return;
-    }
-    switch (head.type) {
-    case KVL_MSG_SELFTEST:
-        kvl_target_selftest(session, &head, &body);
-        break;
-    case KVL_MSG_PING:
-        session_short(session, &head, KVL_MSG_PONG);
-        break;
-    case KVL_MSG_RAIL:
-        kvl_session_rail(session, &head, &body);
-        break;
-    case KVL_MSG_BYE:
-        session->bye = true;
-        session_short(session, &head, KVL_MSG_BYE_OK);
-        break;
-    case KVL_MSG_HELLO:
-        kvl_session_violation(session, "a second HELLO");
-        break;
-    default:
-        server->ops->message(server->arg, session, &head, &body);
-        break;
-    }
-}
-
 /* ---- ending, and small things ---- */
 
 void kvl_session_close(kvl_session_t *session, const char *why)
@@ -454,6 +424,7 @@ void kvl_session_close(kvl_session_t *session, const char *why)
     session->state = KVL_SESSION_LEAVING;
     server->session_count--;
     kvl_session_rails_end(session);
+    kvl_session_ctrl_end(session);
     kvl_list_remove(&session->link);
     kvl_list_push_back(&server->leaving, &session->link);
 }

@@ -204,6 +204,18 @@ static bool guest_is_of(const kvl_guest_t *guest, unsigned rail)
     return guest->rail == rail && guest->endpoint.lane != KVL_LANE_CTRL;
 }
 
+bool kvl_session_rail_stays(const kvl_session_t *session)
+{
+    unsigned i;
+
+    for (i = 0; i < KVL_WIRE_RAILS_MAX; i++) {
+        if (session->rails[i].joined && session->rails[i].end == KVL_RAIL_STAYS) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void rail_close(kvl_session_t *session, unsigned index)
 {
     kvl_list_t *node;

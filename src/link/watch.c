@@ -3,10 +3,8 @@
 #include "link/private.h"
 
 /* Several rails: looked at ten times a second. A pair whose port went down fails at once: TCP would go on
- * sending for minutes. One whose port comes up again is tried at once.
- *
- * If it is the rail of the ctrl lane, the link resets and connects by another: work starts over, but for
- * commits that were sent and not answered, of which nobody knows. */
+ * sending for minutes. One whose port comes up again is tried at once. The ctrl lane of a port that went
+ * down goes to another (ctrl.c). */
 
 #define WATCH_PAUSE (100 * KVL_MS)
 
@@ -36,8 +34,9 @@ static void watch_due(kvl_timer_t *timer)
             pair_watch(&link->pairs[i]);
         }
     }
-    if (!kvl_engine_rail_is_up(link->engine, link->lines[0].endpoint.rail) && !link->failed) {
-        kvl_link_reset(link, "the port of its ctrl lane went down");
+    if (link->ctrl.state == KVL_CTRL_HERE &&
+        !kvl_engine_rail_is_up(link->engine, link->lines[0].endpoint.rail)) {
+        kvl_ctrl_lost(link, KVL_ERR_PEER, "its port went down");
     }
     kvl_link_watch(link);
 }

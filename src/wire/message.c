@@ -49,6 +49,9 @@ static const message_row_t message_rows[KVL_MSG_LAST + 1] = {
     [KVL_MSG_XFER_OK]     = {"xfer_ok", ANSWER | ITEMS}, /* one: how it ended */
     [KVL_MSG_RAIL]        = {"rail", 0},
     [KVL_MSG_RAIL_OK]     = {"rail_ok", ANSWER | ITEMS},
+    [KVL_MSG_RESUME]      = {"resume", 0},
+    [KVL_MSG_RESUME_OK]   = {"resume_ok", ANSWER},
+    [KVL_MSG_RECEIVED]    = {"received", 0},
 };
 
 static bool message_known(unsigned type)

@@ -8,6 +8,7 @@
 
 #define PEER_RAIL_SIZE (2 * 1 + 2 + 16) /* without its name */
 #define RAIL_SIZE      (3 * 1)          /* without its name */
+#define RESUME_SIZE    (2 * 8)
 
 static void peer_rail_write(kvl_wbuf_t *w, const kvl_peer_rail_t *rail)
 {
@@ -100,6 +101,52 @@ kvl_status_t kvl_get_rail(kvl_rbuf_t *r, kvl_wire_rail_t *m)
     kvl_rd_text(r, rail.name, "name");
     if (!r->fault_field) {
         *m = rail;
+    }
+    return kvl_rd_end(r);
+}
+
+void kvl_put_stream_head(uint8_t bytes[KVL_STREAM_HEAD_SIZE], const kvl_stream_head_t *m)
+{
+    kvl_wbuf_t w = {.data = bytes, .size = KVL_STREAM_HEAD_SIZE};
+
+    kvl_wr_uint(&w, m->number, 8);
+    kvl_wr_uint(&w, m->received, 8);
+}
+
+kvl_status_t kvl_get_stream_head(const void *bytes, size_t size, kvl_stream_head_t *m)
+{
+    kvl_rbuf_t r           = {.data = bytes, .size = size, .message = "stream head"};
+    kvl_stream_head_t head = {0};
+
+    head.number   = kvl_rd_uint(&r, 8, "number");
+    head.received = kvl_rd_uint(&r, 8, "received");
+    if (!r.fault_field && size != KVL_STREAM_HEAD_SIZE) {
+        kvl_rd_fault(&r, "size", "not 16");
+    }
+    if (!r.fault_field) {
+        *m = head;
+    }
+    return kvl_rd_end(&r);
+}
+
+bool kvl_put_resume(kvl_wbuf_t *w, const kvl_wire_resume_t *m)
+{
+    if (!kvl_wr_body(w, RESUME_SIZE)) {
+        return false;
+    }
+    kvl_wr_uint(w, m->session, 8);
+    kvl_wr_uint(w, m->received, 8);
+    return true;
+}
+
+kvl_status_t kvl_get_resume(kvl_rbuf_t *r, kvl_wire_resume_t *m)
+{
+    kvl_wire_resume_t resume = {0};
+
+    resume.session  = kvl_rd_uint(r, 8, "session");
+    resume.received = kvl_rd_uint(r, 8, "received");
+    if (!r->fault_field) {
+        *m = resume;
     }
     return kvl_rd_end(r);
 }

@@ -68,7 +68,10 @@ typedef enum {
     KVL_MSG_XFER_OK,
     KVL_MSG_RAIL, /* a rail of this session comes or goes */
     KVL_MSG_RAIL_OK,
-    KVL_MSG_LAST = KVL_MSG_RAIL_OK
+    KVL_MSG_RESUME, /* the ctrl lane of an open session comes by another rail */
+    KVL_MSG_RESUME_OK,
+    KVL_MSG_RECEIVED, /* nothing but its stream head */
+    KVL_MSG_LAST = KVL_MSG_RECEIVED
 } kvl_msg_type_t;
 
 typedef struct {
@@ -207,6 +210,22 @@ typedef struct {
 } kvl_wire_rail_t;
 bool kvl_put_rail(kvl_wbuf_t *w, const kvl_wire_rail_t *m);
 kvl_status_t kvl_get_rail(kvl_rbuf_t *r, kvl_wire_rail_t *m);
+
+/* Several rails: ctrl messages are numbered from 1 in each direction, in the header of the active message;
+ * number 0: RECEIVED, which is not. */
+#define KVL_STREAM_HEAD_SIZE 16
+typedef struct {
+    uint64_t number, received; /* received: the last number that the sender got */
+} kvl_stream_head_t;
+void kvl_put_stream_head(uint8_t bytes[KVL_STREAM_HEAD_SIZE], const kvl_stream_head_t *m);
+kvl_status_t kvl_get_stream_head(const void *bytes, size_t size, kvl_stream_head_t *m);
+
+/* RESUME and RESUME_OK, neither of them numbered: each tells the last number that it got. */
+typedef struct {
+    uint64_t session, received;
+} kvl_wire_resume_t;
+bool kvl_put_resume(kvl_wbuf_t *w, const kvl_wire_resume_t *m);
+kvl_status_t kvl_get_resume(kvl_rbuf_t *r, kvl_wire_resume_t *m);
 
 /* ---- items ---- each put_ adds one item and counts it; each get_ reads the next, in order */
 typedef struct {

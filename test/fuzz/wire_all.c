@@ -240,6 +240,17 @@ static kvl_status_t rail_body(pass_t *pass)
     return st;
 }
 
+static kvl_status_t resume_body(pass_t *pass)
+{
+    kvl_wire_resume_t m;
+    kvl_status_t st = kvl_get_resume(&pass->r, &m);
+
+    if (st == KVL_OK) {
+        kvl_put_resume(&pass->w, &m);
+    }
+    return st;
+}
+
 static const codec_t codecs[KVL_MSG_LAST + 1] = {
     [KVL_MSG_HELLO]       = {hello_body, NULL, NULL},
     [KVL_MSG_HELLO_OK]    = {hello_ok_body, region_item, peer_rails_end},
@@ -265,6 +276,8 @@ static const codec_t codecs[KVL_MSG_LAST + 1] = {
     [KVL_MSG_XFER_OK]     = {NULL, answer_item, NULL},
     [KVL_MSG_RAIL]        = {rail_body, NULL, NULL},
     [KVL_MSG_RAIL_OK]     = {rail_body, region_item, NULL},
+    [KVL_MSG_RESUME]      = {resume_body, NULL, NULL},
+    [KVL_MSG_RESUME_OK]   = {resume_body, NULL, NULL},
 };
 
 static kvl_status_t pass_run(pass_t *pass, const codec_t *codec)

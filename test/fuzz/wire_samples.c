@@ -70,6 +70,13 @@ static void rail_ok(kvl_wbuf_t *w)
     kvl_put_region(w, &region);
 }
 
+static void resume(kvl_wbuf_t *w)
+{
+    kvl_wire_resume_t m = {.session = UINT64_MAX - 1, .received = 77};
+
+    kvl_put_resume(w, &m);
+}
+
 static void refuse(kvl_wbuf_t *w)
 {
     kvl_put_text(w, "sessions: at their limit of 1024");
@@ -194,7 +201,8 @@ static const struct {
     {KVL_MSG_REMOVED, answer, KVL_OK},       {KVL_MSG_STAT, nothing, KVL_OK},
     {KVL_MSG_STAT_OK, stats, KVL_OK},        {KVL_MSG_XFER_FIN, xfer_fin, KVL_OK},
     {KVL_MSG_XFER_OK, answer, KVL_OK},       {KVL_MSG_RAIL, rail, KVL_OK},
-    {KVL_MSG_RAIL_OK, rail_ok, KVL_OK},
+    {KVL_MSG_RAIL_OK, rail_ok, KVL_OK},      {KVL_MSG_RESUME, resume, KVL_OK},
+    {KVL_MSG_RESUME_OK, resume, KVL_OK},     {KVL_MSG_RECEIVED, nothing, KVL_OK},
 };
 
 static const size_t sample_count = sizeof(samples) / sizeof(samples[0]);

@@ -71,6 +71,20 @@ TEST(wire_peer_rails, are_refused_when_a_field_is_wrong)
     CHECK_EQ(read_changed(sizeof(rails_bytes) - 1, 0, 2, rails, &count), KVL_ERR_PROTOCOL);
 }
 
+TEST(wire_stream_head, has_the_bytes_written_by_hand)
+{
+    static const uint8_t bytes[] = {7, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0};
+    kvl_stream_head_t m = {.number = 7, .received = 258}, back = {0};
+    uint8_t data[KVL_STREAM_HEAD_SIZE];
+
+    kvl_put_stream_head(data, &m);
+    CHECK_MEM_EQ(data, bytes, sizeof(bytes));
+    CHECK_EQ(kvl_get_stream_head(data, sizeof(data), &back), KVL_OK);
+    CHECK(back.number == 7 && back.received == 258);
+    CHECK_EQ(kvl_get_stream_head(data, sizeof(data) - 1, &back), KVL_ERR_PROTOCOL);
+    CHECK_EQ(kvl_get_stream_head(data, 0, &back), KVL_ERR_PROTOCOL);
+}
+
 TEST(wire_rail, comes_back_and_is_bounded)
 {
     kvl_wire_rail_t m = {.leave = true, .rail = 15, .target = 3, .name = "eth3"}, back;

@@ -259,6 +259,9 @@ kvl_status_t kvl_ep_am(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req)
                      .iov_count  = send->iov_count};
     size_t length = 0, i;
 
+    if (send->id == KVL_AM_CTRL) {
+        return fake.ctrl(ep, send, req);
+    }
     fake.ams++;
     CHECK_EQ(kvl_get_data_head(send->header, send->header_length, &op.head), KVL_OK);
     CHECK_EQ(op.head.kind, send->id);

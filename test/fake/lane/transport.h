@@ -71,6 +71,7 @@ typedef struct {
     bool (*at_once)(void); /* does this post complete at once? NULL: none does */
     unsigned fail_in;      /* the n-th post from now fails; 0: none */
     kvl_status_t fail_status;
+    kvl_status_t (*ctrl)(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req); /* takes ctrl messages */
     kvl_status_t told; /* what endpoints were told to have failed with */
 } fake_t;
 

@@ -6,7 +6,8 @@
 /* Turns, as in weighted fair queueing: a rail's turn grows by what it is given divided by its weight,
  * and the least has the next op; so bytes are in proportion to the weights also when ops complete at
  * once. But a rail that would still be at the op when all others are done with everything that waits
- * (the horizon) does not get it: that is how a slow rail would hold a batch back.
+ * (the horizon) does not get it: that is how a slow rail would hold a batch back. Where little waits at a
+ * time that would be never, and nobody would see a slow rail recover: once in a while it has an op anyway.
  *
  * A weight is the rail's speed times the share of it that it is seen to carry, compared with the best
  * rail. The weight is a bit more than what was measured: a rail that can do more will then show it, and
@@ -20,6 +21,7 @@
 #define EQUAL       0.8               /* from this share on it counts as 1 */
 #define SHARE_MIN   (1.0 / 64)        /* it gets a bit, or nobody would see it recover */
 #define LAG_MAX     0.05              /* seconds of turns that a rail may be behind */
+#define PASSED_MAX  1.0               /* seconds of others' work after which an idle rail has some, late or not */
 #define ANY_SPEED   1e9
 
 static double greater(double a, double b)
@@ -80,7 +82,8 @@ void kvl_spread_set(kvl_spread_t *spread, unsigned rail, bool on)
     least                     = spread_turn(spread, false);
     spread->rails[rail].on    = on;
     spread->rails[rail].rate  = 0; /* what was wrong with it tells nothing of what it is now */
-    spread->rails[rail].share = 1;
+    spread->rails[rail].share  = 1;
+    spread->rails[rail].passed = 0;
     if (on && isfinite(least)) {
         spread->rails[rail].turn = greater(spread->rails[rail].turn, least);
     }
@@ -113,6 +116,11 @@ static double spread_horizon(const kvl_spread_t *spread, uint32_t room, double b
     return greater(first, (backlog + greater(pending, bytes)) / weight);
 }
 
+static bool rail_is_forgotten(const kvl_spread_rail_t *rail)
+{
+    return rail->backlog_bytes == 0 && rail->passed > PASSED_MAX;
+}
+
 unsigned kvl_spread_pick(const kvl_spread_t *spread, uint32_t room, uint64_t bytes,
                          uint64_t pending_bytes)
 {
@@ -124,8 +132,13 @@ unsigned kvl_spread_pick(const kvl_spread_t *spread, uint32_t room, uint64_t byt
     }
     horizon = spread_horizon(spread, room, (double)bytes, (double)pending_bytes);
     for (unsigned i = 0; i < spread->count; i++) {
-        if (!spread->rails[i].on || !(room >> i & 1) ||
-            rail_finish(spread, i, (double)bytes) > horizon) {
+        if (!spread->rails[i].on || !(room >> i & 1)) {
+            continue;
+        }
+        if (rail_is_forgotten(&spread->rails[i])) {
+            return i;
+        }
+        if (rail_finish(spread, i, (double)bytes) > horizon) {
             continue;
         }
         if (best == KVL_SPREAD_NONE || spread->rails[i].turn < spread->rails[best].turn) {
@@ -139,6 +152,7 @@ void kvl_spread_begin(kvl_spread_t *spread, unsigned rail, uint64_t bytes, int64
 {
     kvl_spread_rail_t *mine = &spread->rails[rail];
     double weight           = kvl_spread_weight(spread, rail), least;
+    double takes            = mine->rate > 0 ? (double)bytes / mine->rate : 0;
 
     if (mine->backlog_bytes == 0) {
         mine->busy_at_ns = now_ns;
@@ -147,6 +161,9 @@ void kvl_spread_begin(kvl_spread_t *spread, unsigned rail, uint64_t bytes, int64
     mine->bytes += bytes;
     if (weight > 0) {
         mine->turn += (double)bytes / weight;
+    }
+    for (unsigned i = 0; i < spread->count; i++) {
+        spread->rails[i].passed = i == rail ? 0 : spread->rails[i].passed + takes;
     }
     least = spread_turn(spread, true) - LAG_MAX;
     for (unsigned i = 0; i < spread->count; i++) {

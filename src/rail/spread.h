@@ -22,6 +22,7 @@ typedef struct {
     double share;   /* of nominal that it was seen to carry, compared with the others: up to 1 */
     double rate;    /* measured, bytes/s; 0: not yet */
     double turn;    /* bytes that it was given, divided by its weight: the least has its turn */
+    double passed;  /* seconds of work that others were given since its last */
     uint64_t backlog_bytes; /* begun and not ended */
     uint64_t bytes;         /* given to it ever */
     bool on;

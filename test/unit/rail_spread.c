@@ -312,6 +312,27 @@ TEST(spread_slow, recovers_where_latency_is_the_limit)
     check_balanced();
 }
 
+TEST(spread_slow, is_seen_to_recover_where_little_waits_at_a_time)
+{
+    unsigned i;
+
+    sim_create(4, slow_rates);
+    for (i = 0; i < 20; i++) {
+        sim_batch(1000, 64 << 10, true);
+    }
+    sim.rails[2].rate = 25 * MB;
+    for (i = 0; i < 20000; i++) { /* alone, none would ever be worth the slow one */
+        sim_batch(1, 64 << 10, true);
+    }
+    for (i = 0; i < 4; i++) {
+        sim.rails[i].carried = 0;
+    }
+    for (i = 0; i < 2000; i++) {
+        sim_batch(1, 64 << 10, true);
+    }
+    check_balanced();
+}
+
 TEST(spread_slow, does_not_get_the_last_op_of_a_batch)
 {
     double seconds;

@@ -131,6 +131,13 @@ static double sim_batch(unsigned ops, uint64_t bytes, bool equal)
     return (double)(sim.now_ns - start) / 1e9;
 }
 
+static void sim_forget(void)
+{
+    for (unsigned i = 0; i < RAILS; i++) {
+        sim.rails[i].carried = 0;
+    }
+}
+
 /* bytes of each rail are within a tenth of the mean */
 static void check_balanced(void)
 {
@@ -289,9 +296,7 @@ TEST(spread_slow, is_noticed_when_it_becomes_slow_and_when_it_recovers)
     for (unsigned i = 0; i < 40; i++) {
         sim_batch(1000, 16 << 10, true);
     }
-    for (unsigned i = 0; i < 4; i++) {
-        sim.rails[i].carried = 0;
-    }
+    sim_forget();
     sim_batch(2000, 16 << 10, true);
     check_balanced();
 }
@@ -305,31 +310,23 @@ TEST(spread_slow, recovers_where_latency_is_the_limit)
     sim_batch(5000, 1 << 10, true);
     sim.rails[2].rate = 25 * MB;
     sim_batch(50000, 1 << 10, true);
-    for (unsigned i = 0; i < 4; i++) {
-        sim.rails[i].carried = 0;
-    }
+    sim_forget();
     sim_batch(10000, 1 << 10, true);
     check_balanced();
 }
 
 TEST(spread_slow, is_seen_to_recover_where_little_waits_at_a_time)
 {
-    unsigned i;
-
     sim_create(4, slow_rates);
-    for (i = 0; i < 20; i++) {
+    for (unsigned i = 0; i < 20; i++) {
         sim_batch(1000, 64 << 10, true);
     }
     sim.rails[2].rate = 25 * MB;
-    for (i = 0; i < 20000; i++) { /* alone, none would ever be worth the slow one */
+    for (unsigned i = 0; i < 20000; i++) { /* alone, none would ever be worth the slow one */
         sim_batch(1, 64 << 10, true);
     }
-    for (i = 0; i < 4; i++) {
-        sim.rails[i].carried = 0;
-    }
-    for (i = 0; i < 2000; i++) {
-        sim_batch(1, 64 << 10, true);
-    }
+    sim_forget();
+    sim_batch(2000, 64 << 10, true);
     check_balanced();
 }
 
@@ -364,9 +361,7 @@ TEST(spread_set, turns_a_rail_off_and_on_again)
     sim_batch(3000, 16 << 10, true);
     CHECK_EQ(sim.rails[1].carried, before);
     kvl_spread_set(&sim.spread, 1, true);
-    for (unsigned i = 0; i < 4; i++) {
-        sim.rails[i].carried = 0;
-    }
+    sim_forget();
     sim_batch(1000, 16 << 10, true); /* it is not flooded with what it missed */
     check_balanced();
 }

@@ -9,6 +9,11 @@
  * 0.35 and 0.36 on 1.22 */
 #define PACK_SLOW_IOV (8u << 10)
 
+/* Several rails: ops up to this length are packed, since an IOV would go by rendezvous: a round trip more for
+ * each, behind whatever is in the rail's queue. 64 KiB in 16 pieces over four rails of 200 Mbit/s: 37 MB/s as
+ * they lie, 94 packed. */
+#define PACK_RAILS (128u << 10)
+
 /* most bytes that an op at this remote offset may have */
 static uint64_t cut_limit(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk, uint64_t offset)
 {
@@ -76,6 +81,9 @@ kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,
     }
     if (dir == KVL_MOVE_GET) {
         return KVL_CARRY_IOV; /* unpacked piece by piece either way: a bounce is one copy more */
+    }
+    if (pack_max == KVL_PACK_AUTO && params->rail_count > 1 && cut->length <= PACK_RAILS) {
+        return KVL_CARRY_PACK;
     }
     if (pack_max == KVL_PACK_AUTO) {
         pack_max = params->iov_is_fast ? 0 : PACK_SLOW_IOV;

@@ -173,6 +173,19 @@ TEST(cut, packs_what_is_small_and_slow_as_it_lies)
     CHECK_EQ(kvl_cut_carry(&params, KVL_MOVE_GET, &one, mem), KVL_CARRY_PACK);
 }
 
+TEST(carry, over_several_rails_packs_what_would_go_by_rendezvous)
+{
+    kvl_mover_params_t params = {.pack_max = KVL_PACK_AUTO, .iov_is_fast = true, .rail_count = 4};
+    const kvl_mem_t *mem      = (const kvl_mem_t *)local;
+    kvl_cut_t middle = {.count = 16, .length = 64u << 10}, large = {.count = 16, .length = 256u << 10};
+
+    CHECK_EQ(kvl_cut_carry(&params, KVL_MOVE_PUT, &middle, mem), KVL_CARRY_PACK);
+    CHECK_EQ(kvl_cut_carry(&params, KVL_MOVE_PUT, &large, mem), KVL_CARRY_IOV);
+    CHECK_EQ(kvl_cut_carry(&params, KVL_MOVE_GET, &middle, mem), KVL_CARRY_IOV);
+    params.rail_count = 1;
+    CHECK_EQ(kvl_cut_carry(&params, KVL_MOVE_PUT, &middle, mem), KVL_CARRY_IOV);
+}
+
 TEST(lane, is_chosen_by_the_number_of_segments_and_the_policy)
 {
     CHECK_EQ(kvl_lane_choose(KVL_SG_AUTO, 1, false), KVL_LANE_DATA);

@@ -223,9 +223,13 @@ static kvl_config_t *config_new(void)
 
 kvl_status_t kvl_config_create(kvl_config_t **config_p)
 {
-    kvl_config_t *config = config_new();
+    kvl_config_t *config;
     kvl_status_t st;
 
+    if (!config_p) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_config_create: config_p is NULL");
+    }
+    config = config_new();
     if (!config) {
         return KVL_ERR_NO_MEMORY;
     }
@@ -285,9 +289,13 @@ kvl_status_t kvl_config_set(kvl_config_t *config, const char *name, const char *
 
 const char *kvl_config_get(const kvl_config_t *config, const char *name)
 {
-    size_t row = kvl_row_find(name);
     const kvl_ucx_setting_t *ucx;
+    size_t row;
 
+    if (!config || !name) {
+        return NULL;
+    }
+    row = kvl_row_find(name);
     if (row < KVL_ROWS) {
         return config->text[row] ? config->text[row] : kvl_rows[row].initial;
     }

@@ -11,7 +11,8 @@ enum {
     KVL_EXIT_USAGE  = 2  /* it was asked for wrongly */
 };
 
-/* First call of every main(): starts the program anew, once, with the environment that UCX reads
+/* First call of every main(): sees to it that no socket becomes standard input, output or error where
+ * these are closed; and starts the program anew, once, with the environment that UCX reads
  * while it is loaded (before main), where the user set nothing: no memory hooks, which can deadlock
  * the start-up, no signal handlers of UCX, and its log on standard error instead of standard output.
  * Also lets a server listen again on the port of one that was killed, whose old connections still

@@ -5,6 +5,7 @@
 
 #include <kvlane/node.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -252,7 +253,7 @@ static int serve(const options_t *options)
     handle(SIGINT, on_stop);
     kvl_node_address(the_node, address, sizeof(address));
     printf("ready %s\n", address);
-    if (fflush(stdout) != 0) {
+    if (fflush(stdout) != 0 && errno != EBADF) { /* closed from the start: nobody wants to know */
         code = kvl_tool_failed(NAME, "cannot write to standard output that it is ready");
     } else {
         stop_signals(SIG_UNBLOCK);

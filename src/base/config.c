@@ -133,9 +133,14 @@ static kvl_ucx_setting_t *config_add_ucx(kvl_config_t *config, const char *name)
 static kvl_status_t config_set_ucx(kvl_config_t *config, const char *name, const char *value,
                                    kvl_config_source_t source)
 {
-    char *copy             = kvl_strdup(value);
     kvl_ucx_setting_t *ucx = config_find_ucx(config, name);
+    char *copy;
 
+    if (!*value) { /* UCX takes it for "none": no transports, no devices; who means that? */
+        return kvl_error(KVL_ERR_CONFIG, "%s= (%s): empty; unset it for UCX's or kvlane's default, or give a value",
+                         name, source_name(source));
+    }
+    copy = kvl_strdup(value);
     if (copy && !ucx) {
         ucx = config_add_ucx(config, name);
     }

@@ -190,6 +190,7 @@ static int command_get(run_t *run, char **words)
     if (status != KVL_OK) {
         return KVL_EXIT_FAILED;
     }
+    kvl_tool_disconnect(&run->client); /* its threads too; and no node waits for our disk */
     code = kvl_tool_write_file(NAME, words[1], memory, length);
     free(memory);
     if (code == KVL_EXIT_OK && run->json && !to_stdout) {
@@ -377,6 +378,9 @@ static int run_command(run_t *run, int argc, char **argv)
     }
     if (!run->node) {
         return kvl_tool_usage(NAME, "-s ADDR:PORT: which node?");
+    }
+    if (command->run == command_get && kvl_tool_check_file(NAME, argv[2])) {
+        return KVL_EXIT_FAILED;
     }
     if (kvl_tool_connect(&run->client, run->node, run->timeout_ms) != KVL_OK) {
         return kvl_tool_failed(NAME, "%s", kvl_error_text());

@@ -5,10 +5,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -231,6 +234,100 @@ TEST(kvlane_get, leaves_a_file_alone_when_the_key_is_not_there)
     CHECK(same_files(file("value"), file("copy")));
     CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "none", file("new")), out, err), 1);
     CHECK_EQ(files(), 2);
+}
+
+TEST(kvlane_get, names_a_directory_that_is_not_there_before_it_asks_anybody)
+{
+    CHECK_EQ(program_run("kvlane", ARGS("-s", "127.0.0.1:9", "get", "key", file("none/copy")), out, err), 1);
+    CHECK_MSG(strstr(err, file("none: No such file")) && !strstr(err, "127.0.0.1"), "%s", err);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", "127.0.0.1:9", "get", "key", folder), out, err), 1);
+    CHECK_MSG(strstr(err, "Is a directory") && !strstr(err, "127.0.0.1"), "%s", err);
+}
+
+TEST(kvlane_get, writes_to_where_a_link_leads)
+{
+    static const char *const names[] = {"one", "two", "three"};
+    char target[16];
+
+    start_node("tcp");
+    write_pattern(file("value"), 5000);
+    write_pattern(file("two"), 10);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("value")), out, err), 0);
+    REQUIRE(symlink(file("one"), file("absolute")) == 0); /* to what is not there yet */
+    REQUIRE(symlink("two", file("relative")) == 0);
+    REQUIRE(symlink("three", file("last")) == 0 && symlink("last", file("chain")) == 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("absolute")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("relative")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("chain")), out, err), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK_MSG(same_files(file("value"), file(names[i])), "%s", names[i]);
+    }
+    CHECK_EQ(readlink(file("absolute"), target, sizeof(target)), sizeof(target)); /* still links */
+    CHECK_EQ(readlink(file("relative"), target, sizeof(target)), 3);
+    CHECK_EQ(readlink(file("chain"), target, sizeof(target)), 4);
+    CHECK_EQ(files(), 8);
+    REQUIRE(symlink("loop", file("loop")) == 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("loop")), out, err), 1);
+    CHECK_MSG(strstr(err, "symbolic links") != NULL, "%s", err);
+}
+
+TEST(kvlane_get, leaves_nothing_behind_when_it_cannot_write_all)
+{
+    struct rlimit limit, small;
+
+    start_node("tcp");
+    write_pattern(file("value"), 3000000);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("value")), out, err), 0);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    small          = limit;
+    small.rlim_cur = 1000000;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "key", file("copy")), out, err), 1);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK_MSG(strstr(err, "File too large") != NULL, "%s", err);
+    CHECK_EQ(files(), 1);
+}
+
+/* Stops a get when it has made a file and, if that is still there, ends it with @a signal; false: it was too
+ * fast. */
+static bool end_in_the_middle(int watch, int signal)
+{
+    struct pollfd poller = {.fd = watch, .events = POLLIN};
+    char events[4096];
+    program_t get;
+    int code;
+
+    program_start(&get, "kvlane", ARGS("-s", address, "get", "key", file("copy")), NULL);
+    REQUIRE(poll(&poller, 1, 20000) == 1);
+    kill(get.pid, SIGSTOP);
+    REQUIRE(read(watch, events, sizeof(events)) > 0);
+    kill(get.pid, signal);
+    kill(get.pid, SIGCONT);
+    code = program_end(&get, out, err);
+    return code == 256 + signal;
+}
+
+TEST(kvlane_get, leaves_nothing_behind_when_a_signal_ends_it)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    int watch                  = inotify_init1(IN_CLOEXEC);
+
+    start_node("tcp");
+    write_pattern(file("value"), 40u << 20);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "key", file("value")), out, err), 0);
+    REQUIRE(watch >= 0 && inotify_add_watch(watch, folder, IN_CREATE) >= 0);
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned tries = 1;
+
+        while (!end_in_the_middle(watch, signals[i]) && tries < 50) {
+            tries++;
+            unlink(file("copy"));
+        }
+        CHECK_MSG(tries < 50, "signal %d never came in time: %s", signals[i], err);
+        unlink(file("copy")); /* it came after the last step: that is whole */
+        CHECK_EQ(files(), 1);
+    }
+    close(watch);
 }
 
 TEST(kvlane_put, refuses_an_empty_file_and_one_that_is_not_there)

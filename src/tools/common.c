@@ -111,6 +111,13 @@ int kvl_tool_usage(const char *name, const char *format, ...)
     return KVL_EXIT_USAGE;
 }
 
+int kvl_tool_refused(const char *name, kvl_status_t status)
+{
+    return status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID
+               ? kvl_tool_usage(name, "%s", kvl_error_text())
+               : kvl_tool_failed(name, "%s", kvl_error_text());
+}
+
 int kvl_tool_end(const char *name, int code)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -3,6 +3,8 @@
 #ifndef KVL_TOOLS_COMMON_H
 #define KVL_TOOLS_COMMON_H
 
+#include <kvlane/status.h>
+
 #include <stdio.h>
 
 enum {
@@ -29,6 +31,10 @@ int kvl_tool_failed(const char *name, const char *format, ...)
 
 /* "NAME: what" and where help is, on stderr. Returns KVL_EXIT_USAGE. */
 int kvl_tool_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says why a call that makes an object from what the user gave failed with @a status: a setting or an
+ * address that makes no sense is wrong usage, else it failed. Returns the exit code. */
+int kvl_tool_refused(const char *name, kvl_status_t status);
 
 /* Last call of a main() that printed on stdout: a full disk or a closed pipe is a failure too.
  * Returns @a code, or KVL_EXIT_FAILED if the output was lost. */

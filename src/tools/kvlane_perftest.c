@@ -64,7 +64,7 @@ static int run_test(session_t *session, const perf_options_t *options)
     };
 
     if (options->test->run(options, &result)) {
-        return KVL_EXIT_FAILED;
+        return perf_exit_code(-1);
     }
     perf_report(options, &result, session->first);
     session->first = false;
@@ -161,25 +161,20 @@ static int run_tests(session_t *session)
     return code;
 }
 
-static int exit_code(int status)
-{
-    return status == 0 ? KVL_EXIT_OK : KVL_EXIT_FAILED;
-}
-
 static int run_as_told(session_t *session)
 {
     const perf_options_t *options = &session->options;
 
     if (options->responder_fd >= 0) {
-        return exit_code(perf_raw_respond(options->responder_fd));
+        return perf_exit_code(perf_raw_respond(options->responder_fd));
     }
     if (options->mover) {
         return perf_options_choose(&session->options, "mixed")
                    ? KVL_EXIT_USAGE
-                   : exit_code(perf_mover_main(options));
+                   : perf_exit_code(perf_mover_main(options));
     }
     if (options->host[0] == '\0' && !options->local && options->tests == NULL) {
-        return exit_code(perf_serve(options));
+        return perf_exit_code(perf_serve(options));
     }
     return run_tests(session);
 }

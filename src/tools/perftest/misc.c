@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/perftest.h"
 
+#include "tools/common.h"
+
 #include "base/clock.h"
 
 #include <signal.h>
@@ -11,6 +13,8 @@
 
 /* what the watchdog says when it bites; written before alarm(), read by the handler */
 static char watchdog_text[256];
+
+static bool misused; /* main thread only */
 
 static void print_line(const char *kind, const char *format, va_list arguments)
 {
@@ -28,6 +32,27 @@ int perf_fail(const char *format, ...)
     print_line("", format, arguments);
     va_end(arguments);
     return -1;
+}
+
+void perf_misused(void)
+{
+    misused = true;
+}
+
+int perf_refused(kvl_status_t status)
+{
+    if (status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID) {
+        perf_misused();
+    }
+    return perf_fail("%s", kvl_error_text());
+}
+
+int perf_exit_code(int status)
+{
+    if (status == 0) {
+        return KVL_EXIT_OK;
+    }
+    return misused ? KVL_EXIT_USAGE : KVL_EXIT_FAILED;
 }
 
 void perf_note(const char *format, ...)

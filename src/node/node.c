@@ -146,7 +146,7 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 /* ---- create ---- */
 
-/* beside the memory for values, so that a value may take all of that; little beside a small one */
+/* out of the node's memory, but not of a slab: a value may take all of a slab. At most an eighth. */
 static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
 {
     uint64_t slot = memory_bytes / 64 < SCRATCH_MAX ? memory_bytes / 64 : SCRATCH_MAX;
@@ -162,11 +162,12 @@ static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
 
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
-    uint64_t count  = memory_bytes / KVL_SLAB_MAX + (memory_bytes % KVL_SLAB_MAX != 0);
-    uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
-    uint64_t length = memory_bytes / count / unit * unit;
     size_t slot;
-    unsigned slots = scratch_slots(memory_bytes, &slot);
+    unsigned slots  = scratch_slots(memory_bytes, &slot);
+    uint64_t values = memory_bytes - (uint64_t)slot * slots;
+    uint64_t count  = values / KVL_SLAB_MAX + (values % KVL_SLAB_MAX != 0);
+    uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
+    uint64_t length = values / count / unit * unit;
     kvl_room_t room;
     kvl_status_t status;
     unsigned i;
@@ -178,8 +179,7 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
                          memory_bytes, KVL_SLABS_MAX * KVL_SLAB_MAX, KVL_SLABS_MAX);
     }
     kvl_room_look(&room);
-    status = kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)),
-                            memory_bytes + slot * slots);
+    status = kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)), memory_bytes);
     for (i = 0; status == KVL_OK && i < count; i++) {
         kvl_region_t *region;
 

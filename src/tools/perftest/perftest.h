@@ -99,6 +99,8 @@ struct perf_result {
 bool perf_stopped(void);
 
 int perf_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *perf_failure(void); /* what the first perf_fail() said */
+void perf_in_json(void);        /* the watchdog says it in JSON too */
 /* What kvlane says of a call that failed; a bad setting or address is wrong usage then. */
 int perf_refused(kvl_status_t status);
 void perf_misused(void);

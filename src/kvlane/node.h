@@ -26,7 +26,7 @@ typedef struct kvl_node kvl_node_t;
 typedef struct {
     const kvl_config_t *config; /**< copied; NULL: the environment alone */
     const char *listen;         /**< "host:port"; port 0 picks one */
-    uint64_t memory_bytes;      /**< limit of pinned memory; all but up to 4 MiB (an eighth at most, for
+    uint64_t memory_bytes;      /**< limit of pinned memory; all but up to 4 MiB (a sixteenth at most, for
                                      the self-tests of connections) takes values */
 } kvl_node_params_t;
 

@@ -146,7 +146,7 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 /* ---- create ---- */
 
-/* out of the node's memory, but not of a slab: a value may take all of a slab. At most an eighth. */
+/* out of the node's memory, but not of a slab: a value may take all of a slab. At most a sixteenth. */
 static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
 {
     uint64_t slot = memory_bytes / 64 < SCRATCH_MAX ? memory_bytes / 64 : SCRATCH_MAX;
@@ -156,7 +156,7 @@ static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
     if (slot < SCRATCH_MIN) {
         return 0;
     }
-    slots = memory_bytes / 8 / slot;
+    slots = memory_bytes / 16 / slot;
     return slots < KVL_SCRATCH_SLOTS ? (unsigned)slots : KVL_SCRATCH_SLOTS;
 }
 

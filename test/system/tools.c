@@ -424,10 +424,10 @@ TEST(kvlane_stat, tells_what_the_node_holds)
     CHECK_EQ(program_run("kvlane", ARGS("-J", "-s", address, "stat"), out, err), 0);
     json = json_of(out);
     CHECK_EQ(json_integer_value(json_object_get(json, "keys")), 1);
-    CHECK_EQ(json_integer_value(json_object_get(json, "bytes_total")), 64 << 20);
+    CHECK_EQ(json_integer_value(json_object_get(json, "bytes_total")), 60 << 20);
     json_decref(json);
     CHECK_EQ(program_run("kvlane", ARGS("-s", address, "stat"), out, err), 0);
-    CHECK_MSG(strstr(out, "bytes_total        67108864") != NULL, "%s", out);
+    CHECK_MSG(strstr(out, "bytes_total        62914560") != NULL, "%s", out);
 }
 
 TEST(kvlane_stat, fails_with_1_when_nobody_is_there)

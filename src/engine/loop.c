@@ -421,7 +421,7 @@ unsigned kvl_engine_progress(kvl_engine_t *engine)
     uint64_t count;
     ssize_t got;
 
-    if (!engine || kvl_engine_may_wait(engine, "kvl_engine_progress") != KVL_OK) {
+    if (!engine || kvl_engine_is_inside(engine)) {
         return 0;
     }
     kvl_engine_enter(engine);

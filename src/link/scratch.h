@@ -7,17 +7,14 @@
 #include "engine/engine.h"
 #include "wire/wire.h"
 
-#define KVL_SCRATCH_SLOTS 64u
-
 /* zeroed memory is one that has no slots */
 typedef struct {
     kvl_region_t *region;
     size_t slot_bytes;
-    unsigned slots;
-    uint64_t used; /* bit: slot */
+    unsigned *free; /* the slots that nobody has, a stack */
+    unsigned free_count;
 } kvl_scratch_t;
 
-/* @a slots: at most KVL_SCRATCH_SLOTS. */
 kvl_status_t kvl_scratch_create(kvl_scratch_t *scratch, kvl_engine_t *engine, size_t slot_bytes,
                                 unsigned slots);
 void kvl_scratch_cleanup(kvl_scratch_t *scratch);

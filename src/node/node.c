@@ -146,8 +146,9 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 /* ---- create ---- */
 
-/* out of the node's memory, but not of a slab: a value may take all of a slab. At most a sixteenth. */
-static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
+/* One for each session that may be, out of the node's memory, but not of a slab: a value may take all of a
+ * slab. At most a sixteenth: sessions above that number go without their self-test. */
+static unsigned scratch_slots(uint64_t memory_bytes, uint64_t sessions, size_t *slot_p)
 {
     uint64_t slot = memory_bytes / 64 < SCRATCH_MAX ? memory_bytes / 64 : SCRATCH_MAX;
     uint64_t slots;
@@ -157,13 +158,14 @@ static unsigned scratch_slots(uint64_t memory_bytes, size_t *slot_p)
         return 0;
     }
     slots = memory_bytes / 16 / slot;
-    return slots < KVL_SCRATCH_SLOTS ? (unsigned)slots : KVL_SCRATCH_SLOTS;
+    return (unsigned)(slots < sessions ? slots : sessions);
 }
 
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
     size_t slot;
-    unsigned slots  = scratch_slots(memory_bytes, &slot);
+    unsigned slots =
+        scratch_slots(memory_bytes, kvl_engine_settings(node->engine)->max_sessions, &slot);
     uint64_t values = memory_bytes - (uint64_t)slot * slots;
     uint64_t count  = values / KVL_SLAB_MAX + (values % KVL_SLAB_MAX != 0);
     uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;

@@ -111,9 +111,14 @@ int kvl_tool_usage(const char *name, const char *format, ...)
     return KVL_EXIT_USAGE;
 }
 
+bool kvl_tool_is_misuse(kvl_status_t status)
+{
+    return status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID;
+}
+
 int kvl_tool_refused(const char *name, kvl_status_t status)
 {
-    return status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID
+    return kvl_tool_is_misuse(status)
                ? kvl_tool_usage(name, "%s", kvl_error_text())
                : kvl_tool_failed(name, "%s", kvl_error_text());
 }

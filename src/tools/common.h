@@ -5,6 +5,7 @@
 
 #include <kvlane/status.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 
 enum {
@@ -32,8 +33,10 @@ int kvl_tool_failed(const char *name, const char *format, ...)
 /* "NAME: what" and where help is, on stderr. Returns KVL_EXIT_USAGE. */
 int kvl_tool_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says why a call that makes an object from what the user gave failed with @a status: a setting or an
- * address that makes no sense is wrong usage, else it failed. Returns the exit code. */
+/* A call that makes an object from what the user gave failed: was it a setting or an address that makes no
+ * sense, so wrong usage? */
+bool kvl_tool_is_misuse(kvl_status_t status);
+/* Says why it failed; returns the exit code. */
 int kvl_tool_refused(const char *name, kvl_status_t status);
 
 /* Last call of a main() that printed on stdout: a full disk or a closed pipe is a failure too.

@@ -17,6 +17,7 @@
  * for the public calls, which enter. */
 
 #define SCRATCH_BYTES (32u << 10) /* of a session */
+#define SCRATCH_SLOTS 64u
 #define TRANSFERS_MAX 65536u      /* open ones of one session */
 
 typedef struct {
@@ -339,7 +340,7 @@ kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_fu
     listener->arg    = arg;
     kvl_list_init(&listener->visitors);
     params.arg       = listener;
-    status = kvl_scratch_create(&listener->scratch, engine, SCRATCH_BYTES, KVL_SCRATCH_SLOTS);
+    status = kvl_scratch_create(&listener->scratch, engine, SCRATCH_BYTES, SCRATCH_SLOTS);
     if (status != KVL_OK) {
         kvl_free(listener);
         return status;

@@ -106,6 +106,29 @@ TEST(node_create, keeps_within_its_memory)
     kvl_node_destroy(node);
 }
 
+/* a node that may have many sessions keeps a self-test for each, and no more */
+TEST(node_create, keeps_a_self_test_for_each_session_that_may_be)
+{
+    static const struct {
+        const char *sessions;
+        uint64_t mib;
+        unsigned slots;
+    } rows[] = {{"3", 16, 3}, {"200", 256, 200}, {"1024", 64, 64}}; /* the last: a sixteenth of it */
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const settings[][2] = {
+            {"KVLANE_RAILS", "tcp"}, {"KVLANE_MAX_SESSIONS", rows[i].sessions}, {NULL, NULL}};
+        uint64_t room    = rows[i].mib * MIB - rows[i].slots * UINT64_C(65536);
+        kvl_node_t *node = NULL;
+        kvl_node_stat_t stat;
+
+        REQUIRE(node_new(settings, "127.0.0.1:0", rows[i].mib * MIB, &node) == KVL_OK);
+        kvl_node_stat(node, &stat);
+        CHECK(stat.bytes_total <= room && room - stat.bytes_total < 2 * MIB); /* cut at huge pages */
+        kvl_node_destroy(node);
+    }
+}
+
 TEST(node_create, survives_each_failed_allocation_and_call_into_ucp)
 {
     static const char *const points[] = {"alloc", "ucp"};

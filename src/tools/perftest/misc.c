@@ -51,7 +51,7 @@ void perf_misused(void)
 
 int perf_refused(kvl_status_t status)
 {
-    if (status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID) {
+    if (kvl_tool_is_misuse(status)) {
         perf_misused();
     }
     return perf_fail("%s", kvl_error_text());

@@ -133,9 +133,14 @@ static kvl_ucx_setting_t *config_add_ucx(kvl_config_t *config, const char *name)
 static kvl_status_t config_set_ucx(kvl_config_t *config, const char *name, const char *value,
                                    kvl_config_source_t source)
 {
-    char *copy             = kvl_strdup(value);
     kvl_ucx_setting_t *ucx = config_find_ucx(config, name);
+    char *copy;
 
+    if (!*value) { /* UCX takes it for "none": no transports, no devices; who means that? */
+        return kvl_error(KVL_ERR_CONFIG, "%s= (%s): empty; unset it for UCX's or kvlane's default, or give a value",
+                         name, source_name(source));
+    }
+    copy = kvl_strdup(value);
     if (copy && !ucx) {
         ucx = config_add_ucx(config, name);
     }
@@ -223,9 +228,13 @@ static kvl_config_t *config_new(void)
 
 kvl_status_t kvl_config_create(kvl_config_t **config_p)
 {
-    kvl_config_t *config = config_new();
+    kvl_config_t *config;
     kvl_status_t st;
 
+    if (!config_p) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_config_create: config_p is NULL");
+    }
+    config = config_new();
     if (!config) {
         return KVL_ERR_NO_MEMORY;
     }
@@ -285,9 +294,13 @@ kvl_status_t kvl_config_set(kvl_config_t *config, const char *name, const char *
 
 const char *kvl_config_get(const kvl_config_t *config, const char *name)
 {
-    size_t row = kvl_row_find(name);
     const kvl_ucx_setting_t *ucx;
+    size_t row;
 
+    if (!config || !name) {
+        return NULL;
+    }
+    row = kvl_row_find(name);
     if (row < KVL_ROWS) {
         return config->text[row] ? config->text[row] : kvl_rows[row].initial;
     }

@@ -76,6 +76,9 @@ static void print_json(const kvl_config_t *config, FILE *stream)
 
 void kvl_config_print(const kvl_config_t *config, FILE *stream, int json)
 {
+    if (!config || !stream) {
+        return;
+    }
     if (json) {
         print_json(config, stream);
     } else {

@@ -122,6 +122,9 @@ void kvl_batch_complete(kvl_batch_t *batch)
 
 kvl_status_t kvl_batch_test(kvl_batch_t *batch)
 {
+    if (!batch) {
+        return kvl_error(KVL_ERR_INVALID, "batch: it is NULL");
+    }
     return batch_is_complete(batch) ? batch->status : KVL_INPROGRESS;
 }
 
@@ -129,8 +132,8 @@ kvl_status_t kvl_batch_wait(kvl_batch_t *batch, int64_t timeout_ms)
 {
     int64_t until_ns = KVL_TIME_MAX;
 
-    if (batch_is_complete(batch)) {
-        return batch->status;
+    if (!batch || batch_is_complete(batch)) {
+        return kvl_batch_test(batch);
     }
     if (timeout_ms >= 0 && timeout_ms < KVL_TIME_MAX / KVL_MS) {
         until_ns = kvl_time_add(kvl_now_ns(), timeout_ms * KVL_MS);
@@ -141,7 +144,7 @@ kvl_status_t kvl_batch_wait(kvl_batch_t *batch, int64_t timeout_ms)
 
 void kvl_batch_cancel(kvl_batch_t *batch)
 {
-    if (batch_is_complete(batch) || atomic_exchange(&batch->cancel_asked, true)) {
+    if (!batch || batch_is_complete(batch) || atomic_exchange(&batch->cancel_asked, true)) {
         return;
     }
     atomic_fetch_add_explicit(&batch->references, 1, memory_order_relaxed);
@@ -150,11 +153,14 @@ void kvl_batch_cancel(kvl_batch_t *batch)
 
 size_t kvl_batch_count(const kvl_batch_t *batch)
 {
-    return batch->count;
+    return batch ? batch->count : 0;
 }
 
 kvl_status_t kvl_batch_item(const kvl_batch_t *batch, size_t index, uint64_t *length_p)
 {
+    if (!batch) {
+        return kvl_error(KVL_ERR_INVALID, "batch: it is NULL");
+    }
     if (index >= batch->count) {
         return kvl_error(KVL_ERR_INVALID, "batch: item %zu of %zu asked for", index, batch->count);
     }
@@ -169,7 +175,7 @@ kvl_status_t kvl_batch_item(const kvl_batch_t *batch, size_t index, uint64_t *le
 
 const char *kvl_batch_cause(const kvl_batch_t *batch)
 {
-    return batch_is_complete(batch) ? batch->cause : "";
+    return batch && batch_is_complete(batch) ? batch->cause : "";
 }
 
 kvl_status_t kvl_batch_release(kvl_batch_t *batch)

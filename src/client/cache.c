@@ -22,11 +22,17 @@ static void cache_free_pools(kvl_cache_t *cache)
     }
 }
 
+static void cache_evicted(kvl_tenant_t *tenant)
+{
+    kvl_cache_destroy(kvl_container(tenant, kvl_cache_t, tenant));
+}
+
 static void cache_init(kvl_cache_t *cache, kvl_engine_t *engine)
 {
     cache->engine      = engine;
     cache->settings    = kvl_engine_settings(engine);
     cache->poller.func = kvl_conductor_poll;
+    cache->tenant      = (kvl_tenant_t){.name = "cache", .close = cache_evicted};
     cache->random      = kvl_engine_nonce(engine) | 1;
     kvl_list_init(&cache->jobs);
     kvl_list_init(&cache->runnable);
@@ -53,6 +59,7 @@ static kvl_status_t cache_open(kvl_cache_t *cache, const char *nodes)
         return status;
     }
     kvl_engine_add_poller(cache->engine, &cache->poller);
+    kvl_engine_add_tenant(cache->engine, &cache->tenant);
     kvl_link_want(cache->link); /* in the background; a failure is told to the batches */
     return KVL_OK;
 }
@@ -92,16 +99,6 @@ kvl_status_t kvl_cache_create(kvl_engine_t *engine, const char *nodes, kvl_cache
 
 /* ---- calls that wait ---- */
 
-/* No callback may wait: it would wait for itself. */
-static kvl_status_t cache_may_wait(const kvl_cache_t *cache, const char *call)
-{
-    if (kvl_engine_is_inside(cache->engine)) {
-        return kvl_error(KVL_ERR_INVALID, "%s: it waits, so it can't be called from a callback",
-                         call);
-    }
-    return KVL_OK;
-}
-
 static kvl_status_t cache_connect_until(kvl_cache_t *cache, int64_t until_ns)
 {
     kvl_waiter_t waiter = {.status = KVL_ERR_TIMEOUT, .text = "still connecting"};
@@ -134,8 +131,12 @@ static kvl_status_t cache_until(kvl_cache_t *cache, const char *call, int64_t ti
                                 int64_t *until_p)
 {
     kvl_batch_params_t params = {.timeout_ms = timeout_ms};
-    kvl_status_t status       = cache_may_wait(cache, call);
+    kvl_status_t status;
 
+    if (!cache) {
+        return kvl_error(KVL_ERR_INVALID, "%s: cache is NULL", call);
+    }
+    status = kvl_engine_may_wait(cache->engine, call);
     return status == KVL_OK ? kvl_batch_deadline(cache->engine, &params, until_p) : status;
 }
 
@@ -192,6 +193,9 @@ kvl_status_t kvl_cache_stat(kvl_cache_t *cache, int64_t timeout_ms, kvl_node_sta
     int64_t until_ns;
     kvl_status_t status = cache_until(cache, "kvl_cache_stat", timeout_ms, &until_ns);
 
+    if (status == KVL_OK && !stat_p) {
+        status = kvl_error(KVL_ERR_INVALID, "kvl_cache_stat: stat_p is NULL");
+    }
     if (status == KVL_OK) {
         status = cache_connect_until(cache, until_ns);
     }
@@ -227,6 +231,9 @@ kvl_status_t kvl_cache_session(kvl_cache_t *cache, kvl_session_info_t *info_p)
     kvl_session_info_t info = {0};
     kvl_mode_t put, get;
 
+    if (!cache || !info_p) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_cache_session: %s is NULL", cache ? "info_p" : "cache");
+    }
     kvl_engine_enter(cache->engine);
     if (!kvl_cache_is_up(cache)) {
         kvl_engine_leave(cache->engine);
@@ -315,7 +322,7 @@ void kvl_cache_destroy(kvl_cache_t *cache)
 {
     kvl_engine_t *engine;
 
-    if (!cache || cache_may_wait(cache, "kvl_cache_destroy") != KVL_OK) {
+    if (!cache || !kvl_engine_may_end(cache->engine, "kvl_cache_destroy")) {
         return;
     }
     engine = cache->engine;
@@ -331,6 +338,7 @@ void kvl_cache_destroy(kvl_cache_t *cache)
     kvl_timer_cancel(kvl_engine_timers(engine), &cache->retry);
     kvl_timers_unreserve(kvl_engine_timers(engine), 1);
     kvl_engine_remove_poller(engine, &cache->poller);
+    kvl_engine_remove_tenant(engine, &cache->tenant);
     kvl_link_destroy(cache->link);
     cache_free_pools(cache);
     kvl_engine_leave(engine);

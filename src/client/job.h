@@ -126,6 +126,7 @@ struct kvl_cache {
     _Atomic int closed;   /* the link is closed */
     /* engine thread only */
     kvl_poller_t poller;
+    kvl_tenant_t tenant;
     kvl_timer_t retry;             /* ends the earliest pause */
     kvl_list_t jobs;               /* attached and not complete (job->link) */
     kvl_list_t runnable;           /* to be looked at in this turn (job->run) */

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Create and destroy, and what others ask of an engine. The loop is in loop.c, memory in region.c.
- * An engine outlives the links, servers and nodes on it: their owners close them first. */
+ * An engine outlives what is on it: kvl_engine_destroy() has the tenants close themselves first. */
 
 static kvl_status_t engine_am(void *arg, const kvl_am_t *am)
 {
@@ -162,6 +162,7 @@ static void engine_init(kvl_engine_t *engine)
     kvl_timers_init(&engine->timers);
     kvl_list_init(&engine->pollers);
     kvl_list_init(&engine->printers);
+    kvl_list_init(&engine->tenants);
     kvl_list_init(&engine->regions);
     kvl_inbox_init(&engine->inbox);
     pthread_condattr_init(&attr);
@@ -171,6 +172,7 @@ static void engine_init(kvl_engine_t *engine)
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->region_lock, NULL);
     engine->now_ns = kvl_now_ns();
+    engine->pid    = getpid();
 }
 
 kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p)
@@ -178,6 +180,9 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
     kvl_engine_t *engine;
     kvl_status_t status;
 
+    if (!engine_p) {
+        return kvl_error(KVL_ERR_INVALID, "engine: engine_p is NULL");
+    }
     status = kvl_ucx_check();
     if (status != KVL_OK) {
         return status;
@@ -214,15 +219,30 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
     return KVL_OK;
 }
 
+static kvl_tenant_t *engine_tenant(kvl_engine_t *engine)
+{
+    kvl_tenant_t *tenant = NULL;
+
+    kvl_engine_enter(engine);
+    if (!kvl_list_empty(&engine->tenants)) {
+        tenant = kvl_container(engine->tenants.next, kvl_tenant_t, link);
+    }
+    kvl_engine_leave(engine);
+    return tenant;
+}
+
 void kvl_engine_destroy(kvl_engine_t *engine)
 {
-    if (!engine) {
+    kvl_tenant_t *tenant;
+
+    if (!engine || !kvl_engine_may_end(engine, "kvl_engine_destroy")) {
         return;
     }
-    kvl_engine_thread_stop(engine);
-    if (!kvl_list_empty(&engine->pollers)) {
-        kvl_error_log("engine: destroyed while a cache, peer, listener or node is open on it");
+    while ((tenant = engine_tenant(engine)) != NULL) {
+        kvl_info("engine: destroyed while a %s is open on it, which is closed", tenant->name);
+        tenant->close(tenant);
     }
+    kvl_engine_thread_stop(engine);
     engine_cleanup(engine);
 }
 
@@ -284,6 +304,17 @@ void kvl_engine_remove_poller(kvl_engine_t *engine, kvl_poller_t *poller)
     kvl_list_remove(&poller->link);
 }
 
+void kvl_engine_add_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant)
+{
+    kvl_list_push_back(&engine->tenants, &tenant->link);
+}
+
+void kvl_engine_remove_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant)
+{
+    (void)engine;
+    kvl_list_remove(&tenant->link);
+}
+
 void kvl_engine_add_printer(kvl_engine_t *engine, kvl_printer_t *printer)
 {
     kvl_list_push_back(&engine->printers, &printer->link);
@@ -308,6 +339,9 @@ void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
 {
     kvl_list_t *node;
 
+    if (!engine || !stream) {
+        return;
+    }
     kvl_engine_enter(engine);
     if (json) {
         fprintf(stream, "{\"rails\": %u, \"workers\": %u, ", engine->rail_count,

@@ -87,6 +87,24 @@ struct kvl_printer {
 void kvl_engine_add_printer(kvl_engine_t *engine, kvl_printer_t *printer);
 void kvl_engine_remove_printer(kvl_engine_t *engine, kvl_printer_t *printer);
 
+/* What a caller opened on the engine: kvl_engine_destroy() closes what is still there. Embedded. */
+typedef struct kvl_tenant kvl_tenant_t;
+struct kvl_tenant {
+    kvl_list_t link;
+    const char *name;                   /* "cache", ... */
+    void (*close)(kvl_tenant_t *tenant); /* waits until it is closed and removed; not inside */
+};
+void kvl_engine_add_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant);
+void kvl_engine_remove_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant);
+
+/* May @a call of the public API wait for this engine? KVL_ERR_INVALID in a callback (it would wait for
+ * itself) and in a child of fork(). Any thread. */
+kvl_status_t kvl_engine_may_wait(kvl_engine_t *engine, const char *call);
+/* ... for calls that destroy and have no status: says it in the log. */
+bool kvl_engine_may_end(kvl_engine_t *engine, const char *call);
+/* Is this a child of the process that made the engine? Says so in the log: nothing is to be done. */
+bool kvl_engine_is_foreign(kvl_engine_t *engine, const char *call);
+
 /* Handles a connection request; the server (link/server.c) registers itself. One per engine. */
 kvl_status_t kvl_engine_listen(kvl_engine_t *engine, const kvl_addr_t *addr, kvl_conn_func_t func,
                                void *arg);

@@ -100,6 +100,36 @@ void kvl_engine_leave(kvl_engine_t *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+kvl_status_t kvl_engine_may_wait(kvl_engine_t *engine, const char *call)
+{
+    if (engine->pid != getpid()) {
+        return kvl_error(KVL_ERR_INVALID, "%s: its engine is the parent's; a child of fork() makes its own",
+                         call);
+    }
+    if (kvl_engine_is_inside(engine)) {
+        return kvl_error(KVL_ERR_INVALID, "%s: it waits, so it can't be called from a callback", call);
+    }
+    return KVL_OK;
+}
+
+bool kvl_engine_may_end(kvl_engine_t *engine, const char *call)
+{
+    if (kvl_engine_may_wait(engine, call) != KVL_OK) {
+        kvl_error_log("%s; nothing is done", kvl_error_text());
+        return false;
+    }
+    return true;
+}
+
+bool kvl_engine_is_foreign(kvl_engine_t *engine, const char *call)
+{
+    if (engine->pid != getpid()) {
+        kvl_error_log("%s: its engine is the parent's; nothing is done", call);
+        return true;
+    }
+    return false;
+}
+
 static unsigned engine_inbox(kvl_engine_t *engine)
 {
     kvl_inbox_node_t *node;
@@ -391,6 +421,9 @@ unsigned kvl_engine_progress(kvl_engine_t *engine)
     uint64_t count;
     ssize_t got;
 
+    if (!engine || kvl_engine_is_inside(engine)) {
+        return 0;
+    }
     kvl_engine_enter(engine);
     got = read(engine->wake_fd, &count, sizeof(count));
     (void)got;
@@ -407,6 +440,9 @@ unsigned kvl_engine_progress(kvl_engine_t *engine)
 
 int kvl_engine_event_fd(kvl_engine_t *engine)
 {
+    if (!engine) {
+        return -1;
+    }
     atomic_store(&engine->event_used, true);
     return engine->timer_fd >= 0 ? engine->epoll_fd : engine->event_fd;
 }
@@ -414,7 +450,10 @@ int kvl_engine_event_fd(kvl_engine_t *engine)
 void kvl_engine_clear_event(kvl_engine_t *engine)
 {
     uint64_t count;
-    ssize_t n = read(engine->event_fd, &count, sizeof(count));
 
-    (void)n;
+    if (engine) {
+        ssize_t n = read(engine->event_fd, &count, sizeof(count));
+
+        (void)n;
+    }
 }

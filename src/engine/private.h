@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* what the watch knows of a worker (watch.c) */
 typedef struct {
@@ -34,6 +35,7 @@ struct kvl_engine {
     kvl_rail_table_t *table;  /* NULL, and no decision: rails are left to UCX ... */
     kvl_decision_t *decision;
     const char *left_to_ucx;  /* ... by this setting */
+    pid_t pid;      /* of the process that made it */
     unsigned rail_count;
     kvl_engine_rail_t rails[KVL_RAILS_MAX];
     int epoll_fd, wake_fd, event_fd, timer_fd; /* timer_fd: caller mode only, else -1 */
@@ -42,7 +44,7 @@ struct kvl_engine {
 
     /* engine thread only */
     kvl_timers_t timers;
-    kvl_list_t pollers, printers;
+    kvl_list_t pollers, printers, tenants;
     kvl_ucx_listener_t *listener; /* NULL: it does not listen, or not at the moment (renew.c) */
     kvl_conn_func_t listen_func;  /* NULL: it does not listen */
     void *listen_arg;

@@ -115,7 +115,7 @@ kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl
 kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
 {
     kvl_region_t *region;
-    kvl_status_t status = kvl_region_alloc_untouched(engine, length, &region);
+    kvl_status_t status = kvl_region_alloc_untouched(engine, length, region_p ? &region : NULL);
 
     if (status != KVL_OK) {
         return status;
@@ -131,12 +131,12 @@ kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t 
 
 void *kvl_region_address(const kvl_region_t *region)
 {
-    return region->address;
+    return region ? region->address : NULL;
 }
 
 size_t kvl_region_length(const kvl_region_t *region)
 {
-    return region->length;
+    return region ? region->length : 0;
 }
 
 static void region_destroy(kvl_region_t *region)
@@ -154,6 +154,9 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
         return KVL_OK;
     }
     engine = region->engine;
+    if (kvl_engine_is_foreign(engine, "kvl_region_release")) {
+        return KVL_OK;
+    }
     /* the token too: no message-mode op of a peer may find it while it goes */
     kvl_engine_enter(engine);
     if (atomic_load(&region->users)) {
@@ -173,10 +176,14 @@ kvl_status_t kvl_region_export(kvl_region_t *region, void *blob, size_t *length_
     uint8_t rkey[KVL_WIRE_RKEY_MAX];
     uint8_t scratch[KVL_WIRE_RKEY_MAX + 128];
     size_t rkey_length = sizeof(rkey), length;
-    kvl_region_blob_t out = {.nonce = kvl_engine_nonce(region->engine)};
+    kvl_region_blob_t out = {0};
     kvl_status_t status;
 
-    status = kvl_mem_pack(region->mems[0], rkey, &rkey_length);
+    if (!region || !length_p) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_region_export: region or length_p is NULL");
+    }
+    out.nonce = kvl_engine_nonce(region->engine);
+    status    = kvl_mem_pack(region->mems[0], rkey, &rkey_length);
     if (status != KVL_OK) {
         return status;
     }

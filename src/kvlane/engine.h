@@ -16,6 +16,20 @@
  *
  * Settings come from the environment (KVLANE_*); kvl_config_set() overrides them for one engine,
  * so two engines of a process may differ. `kvlane_info -c` lists every setting.
+ *
+ * **NULL** where an object or a place for a result is wanted: KVL_ERR_INVALID with a text, or nothing
+ * (0, NULL, "") from a call without a status. Only what frees accepts it.
+ *
+ * **In a callback** of a batch or a listener everything may be called that does not wait: submit, test,
+ * cancel, create, register, release (the batch itself too), print. What waits says no, for its engine:
+ * kvl_cache_connect(), kvl_cache_stat(), kvl_connect(), kvl_node_run() return KVL_ERR_INVALID;
+ * kvl_batch_wait() looks once, as kvl_batch_test(); kvl_engine_progress() does nothing and returns 0; and
+ * kvl_engine_destroy(), kvl_cache_destroy(), kvl_peer_close(), kvl_listener_destroy(),
+ * kvl_node_destroy() do nothing but say so in the log: the object stays open.
+ *
+ * **fork()** a child must not use its parent's objects; it may call exec or _exit, or make an engine of its
+ * own. Calls that destroy or release do nothing in it but say so in the log, so that what a language or
+ * an exit handler cleans up in a child cannot break the parent.
  */
 #ifndef KVLANE_ENGINE_H
 #define KVLANE_ENGINE_H
@@ -61,10 +75,14 @@ typedef struct {
  */
 KVL_API kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p);
 
-/** Closes what is still open on the engine, waits until all is quiet, frees. NULL is accepted. */
+/** Closes what is still open on the engine (caches, peers, listeners; their batches end as canceled),
+ *  waits until all is quiet, frees. NULL is accepted. The handles of what it closed and of its regions are
+ *  gone with it; batches and imported regions still have to be released. No other thread may be in a call
+ *  for the engine. */
 KVL_API void kvl_engine_destroy(kvl_engine_t *engine);
 
-/** KVLANE_PROGRESS=caller: does what can be done now; returns the number of events handled. */
+/** KVLANE_PROGRESS=caller: does what can be done now; returns the number of events handled. In a
+ *  callback: does nothing, returns 0. */
 KVL_API unsigned kvl_engine_progress(kvl_engine_t *engine);
 
 /**
@@ -79,7 +97,7 @@ KVL_API void kvl_engine_clear_event(kvl_engine_t *engine);
 KVL_API void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json);
 
 /** Called once when the batch is complete and quiet; on the thread that progresses the engine.
- *  It may submit; it must not wait, release or destroy. */
+ *  It may submit and release; it cannot wait or destroy (see the top of this file). */
 typedef void (*kvl_batch_func_t)(kvl_batch_t *batch, void *arg);
 
 typedef struct {
@@ -93,7 +111,7 @@ KVL_API kvl_status_t kvl_batch_test(kvl_batch_t *batch);
 
 /**
  * Waits until the batch is complete or @a timeout_ms passed (negative: until its own deadline,
- * which always comes). Progresses the engine meanwhile.
+ * which always comes). Progresses the engine meanwhile. In a callback it does not wait.
  * @return as kvl_batch_test().
  */
 KVL_API kvl_status_t kvl_batch_wait(kvl_batch_t *batch, int64_t timeout_ms);

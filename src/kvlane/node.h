@@ -26,7 +26,8 @@ typedef struct kvl_node kvl_node_t;
 typedef struct {
     const kvl_config_t *config; /**< copied; NULL: the environment alone */
     const char *listen;         /**< "host:port"; port 0 picks one */
-    uint64_t memory_bytes;      /**< limit of pinned memory for values */
+    uint64_t memory_bytes;      /**< limit of pinned memory; all but 64 KiB a session (a sixteenth at
+                                     most, for their self-tests) takes values */
 } kvl_node_params_t;
 
 /** Registers the memory and listens. **Blocks** while memory is pinned. The node accepts as soon

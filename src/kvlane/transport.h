@@ -33,7 +33,8 @@ typedef struct kvl_remote   kvl_remote_t;
 
 /**
  * A notification arrived: all data of its transfer is visible. Called once per notification on the
- * thread that progresses the engine; @a data is valid during the call only (empty is legal).
+ * thread that progresses the engine; @a data is valid during the call only (empty is legal). What it may
+ * call: see the top of engine.h.
  */
 typedef void (*kvl_notify_func_t)(const char *peer_name, const void *data, size_t length, void *arg);
 

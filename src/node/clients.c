@@ -17,24 +17,11 @@ void kvl_client_free(kvl_client_t *client)
 {
     kvl_list_remove(&client->link);
     kvl_list_remove(&client->answering);
+    kvl_scratch_put(&client->node->scratch, client->scratch);
     kvl_free(client);
 }
 
 /* ---- coming ---- */
-
-static void client_scratch(kvl_client_t *client, kvl_hello_ok_t *terms)
-{
-    kvl_node_t *node = client->node;
-
-    if (!node->scratch_bytes ||
-        kvl_holder_scratch(&client->holder, node->scratch_bytes, &client->scratch) != KVL_OK) {
-        return; /* no room just now: it goes without the self-test */
-    }
-    client->scratch_length = node->scratch_bytes;
-    terms->scratch_region  = node->regions[client->scratch.slab]->id;
-    terms->scratch_offset  = client->scratch.offset;
-    terms->scratch_length  = (uint32_t)node->scratch_bytes;
-}
 
 static kvl_status_t node_hello(void *arg, kvl_session_t *session, const kvl_hello_t *hello,
                                kvl_hello_ok_t *terms)
@@ -59,7 +46,7 @@ static kvl_status_t node_hello(void *arg, kvl_session_t *session, const kvl_hell
     kvl_holder_init(&client->holder, node->store);
     kvl_list_push_back(&node->clients, &client->link);
     kvl_list_init(&client->answering);
-    client_scratch(client, terms);
+    client->scratch  = kvl_scratch_take(&node->scratch, terms);
     terms->value_max = kvl_store_value_max(node->store);
     kvl_session_set_data(session, client);
     return KVL_OK;
@@ -74,16 +61,17 @@ static size_t node_regions(void *arg, kvl_session_t *session, kvl_region_t **reg
     for (i = 0; i < node->region_count && i < max; i++) {
         regions[i] = node->regions[i];
     }
+    if (node->scratch.region && i < max) {
+        regions[i++] = node->scratch.region;
+    }
     return i;
 }
 
 static void *node_scratch(void *arg, kvl_session_t *session, size_t *length_p)
 {
-    const kvl_client_t *client = client_of(session);
+    const kvl_node_t *node = arg;
 
-    (void)arg;
-    *length_p = client->scratch_length;
-    return client->scratch_length ? client->scratch.address : NULL;
+    return kvl_scratch_address(&node->scratch, client_of(session)->scratch, length_p);
 }
 
 /* ---- data ops ---- */

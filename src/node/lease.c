@@ -367,18 +367,6 @@ void kvl_holder_init(kvl_holder_t *holder, kvl_store_t *store)
     kvl_list_init(&holder->answers);
 }
 
-kvl_status_t kvl_holder_scratch(kvl_holder_t *holder, uint64_t length, kvl_grant_t *grant_p)
-{
-    kvl_status_t status =
-        kvl_value_create(holder->store, (kvl_key_t){"", 0}, length, &holder->scratch);
-
-    if (status == KVL_OK) {
-        *grant_p = (kvl_grant_t){.id = 0};
-        kvl_grant_fill(holder->store, holder->scratch, grant_p);
-    }
-    return status;
-}
-
 void kvl_holder_stop(kvl_holder_t *holder)
 {
     kvl_store_answer_t answer;
@@ -423,9 +411,6 @@ void kvl_holder_close(kvl_holder_t *holder, bool quiet)
             value_suspect(store, lease->value);
         }
     }
-    if (holder->scratch) {
-        value_suspect(store, holder->scratch);
-    }
 }
 
 void kvl_holder_quiet(kvl_holder_t *holder)
@@ -437,9 +422,5 @@ void kvl_holder_quiet(kvl_holder_t *holder)
 
         lease_let_go(lease);
         lease_free(lease);
-    }
-    if (holder->scratch) {
-        kvl_value_destroy(holder->store, holder->scratch);
-        holder->scratch = NULL;
     }
 }

@@ -22,7 +22,7 @@
 #define HUGE_PAGE   (UINT64_C(2) << 20)
 #define SMALL_PAGE  UINT64_C(4096)
 #define HUGE_FROM   (UINT64_C(64) << 20) /* memory above is cut at huge pages */
-#define SCRATCH_MAX (UINT64_C(64) << 10)
+#define SCRATCH_MAX (UINT64_C(64) << 10) /* of a session */
 #define SCRATCH_MIN UINT64_C(4096)
 #define DRAIN_STEP  (5 * KVL_MS)
 
@@ -131,6 +131,9 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 {
     int error = errno;
 
+    if (!node) {
+        return;
+    }
     /* lock-free atomics and, in kvl_engine_post(), at most a write(): a signal handler may come here */
     timeout_ms = timeout_ms < 0 ? 0 : timeout_ms;
     timeout_ms = timeout_ms < KVL_TIME_MAX / KVL_SECOND ? timeout_ms : KVL_TIME_MAX / KVL_SECOND;
@@ -143,11 +146,30 @@ void kvl_node_drain(kvl_node_t *node, int64_t timeout_ms)
 
 /* ---- create ---- */
 
+/* One for each session that may be, out of the node's memory, but not of a slab: a value may take all of a
+ * slab. At most a sixteenth: sessions above that number go without their self-test. */
+static unsigned scratch_slots(uint64_t memory_bytes, uint64_t sessions, size_t *slot_p)
+{
+    uint64_t slot = memory_bytes / 64 < SCRATCH_MAX ? memory_bytes / 64 : SCRATCH_MAX;
+    uint64_t slots;
+
+    *slot_p = (size_t)slot;
+    if (slot < SCRATCH_MIN) {
+        return 0;
+    }
+    slots = memory_bytes / 16 / slot;
+    return (unsigned)(slots < sessions ? slots : sessions);
+}
+
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
-    uint64_t count  = memory_bytes / KVL_SLAB_MAX + (memory_bytes % KVL_SLAB_MAX != 0);
+    size_t slot;
+    unsigned slots =
+        scratch_slots(memory_bytes, kvl_engine_settings(node->engine)->max_sessions, &slot);
+    uint64_t values = memory_bytes - (uint64_t)slot * slots;
+    uint64_t count  = values / KVL_SLAB_MAX + (values % KVL_SLAB_MAX != 0);
     uint64_t unit   = memory_bytes >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
-    uint64_t length = memory_bytes / count / unit * unit;
+    uint64_t length = values / count / unit * unit;
     kvl_room_t room;
     kvl_status_t status;
     unsigned i;
@@ -159,8 +181,7 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
                          memory_bytes, KVL_SLABS_MAX * KVL_SLAB_MAX, KVL_SLABS_MAX);
     }
     kvl_room_look(&room);
-    status =
-        kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)), memory_bytes);
+    status = kvl_room_check(&room, kvl_room_is_shared(kvl_engine_settings(node->engine)), memory_bytes);
     for (i = 0; status == KVL_OK && i < count; i++) {
         kvl_region_t *region;
 
@@ -171,12 +192,9 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
             status = kvl_store_add_slab(node->store, kvl_region_address(region), length);
         }
     }
-    /* a small node must not spend its memory on self-tests */
-    node->scratch_bytes = memory_bytes / 64 < SCRATCH_MAX ? memory_bytes / 64 : SCRATCH_MAX;
-    if (node->scratch_bytes < SCRATCH_MIN) {
-        node->scratch_bytes = 0;
-    }
-    return status;
+    return status == KVL_OK && slots
+               ? kvl_scratch_create(&node->scratch, node->engine, slot, slots)
+               : status;
 }
 
 static kvl_status_t node_store(kvl_node_t *node)
@@ -250,6 +268,7 @@ static void node_cleanup(kvl_node_t *node)
     for (i = 0; i < node->region_count; i++) {
         kvl_region_release(node->regions[i]);
     }
+    kvl_scratch_cleanup(&node->scratch);
     kvl_engine_destroy(node->engine);
     kvl_free(node);
 }
@@ -312,6 +331,9 @@ kvl_status_t kvl_node_create(const kvl_node_params_t *params, kvl_node_t **node_
 
 kvl_status_t kvl_node_address(const kvl_node_t *node, char *address, size_t size)
 {
+    if (!node || !address) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_node_address: %s is NULL", node ? "address" : "node");
+    }
     if (snprintf(address, size, "%s", node->address) >= (int)size) {
         return kvl_error(KVL_ERR_LIMIT, "node: its address %s does not fit %zu bytes",
                          node->address, size);
@@ -321,8 +343,11 @@ kvl_status_t kvl_node_address(const kvl_node_t *node, char *address, size_t size
 
 kvl_status_t kvl_node_run(kvl_node_t *node)
 {
-    if (kvl_engine_is_inside(node->engine)) {
-        return kvl_error(KVL_ERR_INVALID, "node: kvl_node_run() from inside of a callback");
+    kvl_status_t status = node ? kvl_engine_may_wait(node->engine, "kvl_node_run")
+                               : kvl_error(KVL_ERR_INVALID, "kvl_node_run: node is NULL");
+
+    if (status != KVL_OK) {
+        return status;
     }
     while (!kvl_engine_wait(node->engine, &node->drained, kvl_time_add(kvl_now_ns(), KVL_SECOND))) {
         if (kvl_engine_is_lost(node->engine)) {
@@ -335,6 +360,9 @@ kvl_status_t kvl_node_run(kvl_node_t *node)
 
 void kvl_node_stat(kvl_node_t *node, kvl_node_stat_t *stat_p)
 {
+    if (!node || !stat_p) {
+        return;
+    }
     kvl_engine_enter(node->engine);
     kvl_node_fill_stat(node, stat_p);
     kvl_engine_leave(node->engine);
@@ -342,7 +370,7 @@ void kvl_node_stat(kvl_node_t *node, kvl_node_stat_t *stat_p)
 
 void kvl_node_destroy(kvl_node_t *node)
 {
-    if (!node) {
+    if (!node || !kvl_engine_may_end(node->engine, "kvl_node_destroy")) {
         return;
     }
     if (!atomic_load(&node->drained)) {

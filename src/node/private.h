@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "engine/fill.h"
+#include "link/scratch.h"
 #include "link/server.h"
 #include "node/store.h"
 
@@ -25,8 +26,7 @@ typedef struct {
     kvl_holder_t holder;
     kvl_list_t link;      /* in node->clients */
     kvl_list_t answering; /* in node->answering while deferred commits have answers */
-    kvl_grant_t scratch;
-    uint64_t scratch_length;
+    int scratch;          /* slot, -1: none */
 } kvl_client_t;
 
 struct kvl_node {
@@ -36,7 +36,6 @@ struct kvl_node {
     kvl_store_t *store;
     kvl_region_t *regions[KVL_SLABS_MAX]; /* by slab */
     unsigned region_count;
-    uint64_t scratch_bytes; /* of a session; 0: none */
     int64_t started_ns;
     char address[128];
     bool has_timers;
@@ -46,6 +45,7 @@ struct kvl_node {
     kvl_printer_t printer;
     kvl_timer_t expiry, drain_timer;
     kvl_list_t clients, answering;
+    kvl_scratch_t scratch;
     uint64_t refused; /* requests refused as a whole */
     bool draining;
     int64_t drain_deadline_ns;

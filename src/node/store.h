@@ -57,7 +57,6 @@ struct kvl_holder {
     kvl_list_t leases;
     kvl_list_t answers;   /* leases whose deferred commit was decided */
     uint64_t count;       /* leases */
-    kvl_value_t *scratch; /* NULL: none */
     bool stopped;         /* no new leases; no commit becomes visible any more */
 };
 
@@ -71,8 +70,6 @@ typedef struct {
 } kvl_grant_t;
 
 void kvl_holder_init(kvl_holder_t *holder, kvl_store_t *store);
-/* A slot of its own until it is quiet, for the self-test; at most once. grant->id is 0. */
-kvl_status_t kvl_holder_scratch(kvl_holder_t *holder, uint64_t length, kvl_grant_t *grant_p);
 /* Its session is closing: no more requests; commits that wait are dropped. */
 void kvl_holder_stop(kvl_holder_t *holder);
 /* Its session is closed. quiet: nobody writes to its slots any more, all come back. Else they go to

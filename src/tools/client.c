@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/client.h"
 
-#include "base/error.h"
+#include "tools/common.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -10,41 +10,37 @@
 
 #define START_S 60 /* UCX's start has been seen to hang; nothing here may */
 
-static kvl_status_t open_all(kvl_tool_client_t *client, const char *node, int64_t timeout_ms)
+/* without the node: what fails here is of this side */
+static kvl_status_t open_here(kvl_tool_client_t *client, const char *node)
 {
     kvl_engine_params_t params = {.address = node};
     kvl_status_t status        = kvl_config_create(&client->config);
 
     if (status == KVL_OK) {
         params.config = client->config;
-        status        = kvl_engine_create(&params, &client->engine);
+        alarm(START_S);
+        status = kvl_engine_create(&params, &client->engine);
+        alarm(0);
     }
-    alarm(0);
-    if (status == KVL_OK) {
-        status = kvl_cache_create(client->engine, node, &client->cache);
-    }
-    return status == KVL_OK ? kvl_cache_connect(client->cache, timeout_ms) : status;
+    return status == KVL_OK ? kvl_cache_create(client->engine, node, &client->cache) : status;
 }
 
-kvl_status_t kvl_tool_connect(kvl_tool_client_t *client, const char *node, int64_t timeout_ms)
+int kvl_tool_connect(const char *name, kvl_tool_client_t *client, const char *node, int64_t timeout_ms)
 {
     kvl_status_t status;
-    char *cause;
+    int code = KVL_EXIT_OK;
 
     *client = (kvl_tool_client_t){0};
-    alarm(START_S);
-    status = open_all(client, node, timeout_ms);
-    if (status == KVL_OK) {
-        return KVL_OK;
+    status  = open_here(client, node);
+    if (status != KVL_OK) {
+        code = kvl_tool_refused(name, status);
+    } else if (kvl_cache_connect(client->cache, timeout_ms) != KVL_OK) {
+        code = kvl_tool_failed(name, "%s", kvl_error_text());
     }
-    /* what is taken down next may leave a text of its own */
-    cause = strdup(kvl_error_text());
-    kvl_tool_disconnect(client);
-    if (cause) {
-        kvl_error(status, "%s", cause);
-        free(cause);
+    if (code != KVL_EXIT_OK) {
+        kvl_tool_disconnect(client);
     }
-    return status;
+    return code;
 }
 
 void kvl_tool_disconnect(kvl_tool_client_t *client)

@@ -14,9 +14,9 @@ typedef struct {
     kvl_cache_t *cache;
 } kvl_tool_client_t;
 
-/* Connects within @a timeout_ms (0: KVLANE_TIMEOUT). On failure there is nothing to disconnect;
- * the text is in kvl_error_text(). */
-kvl_status_t kvl_tool_connect(kvl_tool_client_t *client, const char *node, int64_t timeout_ms);
+/* Connects within @a timeout_ms (0: KVLANE_TIMEOUT). Returns an exit code; on failure, which is said, there is
+ * nothing to disconnect. */
+int kvl_tool_connect(const char *name, kvl_tool_client_t *client, const char *node, int64_t timeout_ms);
 void kvl_tool_disconnect(kvl_tool_client_t *client);
 
 /* "2.5" to milliseconds; -1 unless 0.001 to 86400 */

@@ -4,12 +4,24 @@
 #include <kvlane/engine.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+/* Else the next socket gets the number, and what is printed goes to a peer. Each is opened for what nobody
+ * does with it, so that reading and writing fail as they do on a closed file. */
+static void take_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
 
 static bool setting_add(const char *name, const char *value)
 {
@@ -53,6 +65,7 @@ void kvl_tool_start(int argc, char **argv)
     size_t i;
 
     (void)argc;
+    take_standard_files();
     for (i = 0; i < sizeof(early) / sizeof(early[0]); i++) {
         added = setting_add(early[i][0], early[i][1]) || added;
     }
@@ -96,6 +109,18 @@ int kvl_tool_usage(const char *name, const char *format, ...)
     va_end(args);
     fprintf(stderr, "Try `%s --help'.\n", name);
     return KVL_EXIT_USAGE;
+}
+
+bool kvl_tool_is_misuse(kvl_status_t status)
+{
+    return status == KVL_ERR_CONFIG || status == KVL_ERR_INVALID;
+}
+
+int kvl_tool_refused(const char *name, kvl_status_t status)
+{
+    return kvl_tool_is_misuse(status)
+               ? kvl_tool_usage(name, "%s", kvl_error_text())
+               : kvl_tool_failed(name, "%s", kvl_error_text());
 }
 
 int kvl_tool_end(const char *name, int code)

@@ -3,6 +3,9 @@
 #ifndef KVL_TOOLS_COMMON_H
 #define KVL_TOOLS_COMMON_H
 
+#include <kvlane/status.h>
+
+#include <stdbool.h>
 #include <stdio.h>
 
 enum {
@@ -11,7 +14,8 @@ enum {
     KVL_EXIT_USAGE  = 2  /* it was asked for wrongly */
 };
 
-/* First call of every main(): starts the program anew, once, with the environment that UCX reads
+/* First call of every main(): sees to it that no socket becomes standard input, output or error where
+ * these are closed; and starts the program anew, once, with the environment that UCX reads
  * while it is loaded (before main), where the user set nothing: no memory hooks, which can deadlock
  * the start-up, no signal handlers of UCX, and its log on standard error instead of standard output.
  * Also lets a server listen again on the port of one that was killed, whose old connections still
@@ -28,6 +32,12 @@ int kvl_tool_failed(const char *name, const char *format, ...)
 
 /* "NAME: what" and where help is, on stderr. Returns KVL_EXIT_USAGE. */
 int kvl_tool_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A call that makes an object from what the user gave failed: was it a setting or an address that makes no
+ * sense, so wrong usage? */
+bool kvl_tool_is_misuse(kvl_status_t status);
+/* Says why it failed; returns the exit code. */
+int kvl_tool_refused(const char *name, kvl_status_t status);
 
 /* Last call of a main() that printed on stdout: a full disk or a closed pipe is a failure too.
  * Returns @a code, or KVL_EXIT_FAILED if the output was lost. */

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +74,82 @@ static int write_all(const char *name, int fd, const char *path, const char *mem
     return KVL_EXIT_OK;
 }
 
-/* what is no regular file: a pipe, a device */
+/* ---- where a name leads ---- */
+
+#define LINKS_MAX 40
+
+/* "folder/name" to "folder", "/name" to "/", "name" to "." */
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+             slash ? path : ".");
+}
+
+/* Of symbolic links the end, which may not be there yet: the links are to stay. Not those below /proc,
+ * such as /dev/stdout: they stand for open files, which may have another name by now, or none. */
+static int follow_links(const char *name, const char *path, char end[PATH_MAX])
+{
+    char text[PATH_MAX], folder[PATH_MAX];
+    ssize_t length;
+
+    if (snprintf(end, PATH_MAX, "%s", path) >= PATH_MAX) {
+        return kvl_tool_failed(name, "%s: %s", path, strerror(ENAMETOOLONG));
+    }
+    for (unsigned i = 0; i < LINKS_MAX; i++) {
+        if (strncmp(end, "/proc/", 6) == 0 || (length = readlink(end, text, sizeof(text) - 1)) < 0) {
+            return KVL_EXIT_OK;
+        }
+        text[length] = '\0';
+        folder_of(end, folder);
+        if (snprintf(end, PATH_MAX, "%s%s%s", text[0] == '/' ? "" : folder, text[0] == '/' ? "" : "/",
+                     text) >= PATH_MAX) {
+            return kvl_tool_failed(name, "%s: %s", path, strerror(ENAMETOOLONG));
+        }
+    }
+    return kvl_tool_failed(name, "%s: %s", path, strerror(ELOOP));
+}
+
+/* A pipe, a device, an open file: nothing can take its place. */
+static bool is_written_through(const char *end)
+{
+    struct stat old;
+
+    return strncmp(end, "/proc/", 6) == 0 || (stat(end, &old) == 0 && !S_ISREG(old.st_mode));
+}
+
+int kvl_tool_check_file(const char *name, const char *path)
+{
+    char end[PATH_MAX], folder[PATH_MAX];
+    struct stat info;
+
+    if (strcmp(path, "-") == 0) {
+        return KVL_EXIT_OK;
+    }
+    if (follow_links(name, path, end)) {
+        return KVL_EXIT_FAILED;
+    }
+    if (stat(end, &info) == 0 && S_ISDIR(info.st_mode)) {
+        return kvl_tool_failed(name, "%s: %s", path, strerror(EISDIR));
+    }
+    if (is_written_through(end)) {
+        return access(end, W_OK) == 0 ? KVL_EXIT_OK
+                                      : kvl_tool_failed(name, "%s: %s", path, strerror(errno));
+    }
+    folder_of(end, folder);
+    if (access(folder, W_OK | X_OK) != 0) {
+        return kvl_tool_failed(name, "%s: no file can be made in the directory %s: %s", path, folder,
+                               strerror(errno));
+    }
+    return KVL_EXIT_OK;
+}
+
+/* ---- writing ---- */
+
 static int write_through(const char *name, const char *path, const char *memory, size_t length)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     int code;
 
     if (fd < 0) {
@@ -86,22 +160,73 @@ static int write_through(const char *name, const char *path, const char *memory,
     return code;
 }
 
-/* @a mode: of the file that this one takes the place of, or of a new one */
-static int write_beside(const char *name, const char *path, const char *memory, size_t length,
-                        mode_t mode)
-{
-    char beside[4096];
-    int fd, code;
+/* the file that is being written; constant while on_end() is installed and unblocked */
+static char beside[PATH_MAX + 8];
 
-    if (snprintf(beside, sizeof(beside), "%s.XXXXXX", path) >= (int)sizeof(beside)) {
-        return kvl_tool_failed(name, "%s: the name is too long", path);
+static const int end_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+static void on_end(int number)
+{
+    unlink(beside);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* @a func for the signals that would end us; what is ignored stays so (nohup) */
+static void on_signals(void (*func)(int))
+{
+    for (size_t i = 0; i < sizeof(end_signals) / sizeof(end_signals[0]); i++) {
+        struct sigaction action;
+
+        if (sigaction(end_signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            action.sa_handler = func;
+            sigaction(end_signals[i], &action, NULL);
+        }
     }
-    fd = mkostemp(beside, O_CLOEXEC);
+}
+
+/* Makes the file beside @a path and sees to it that no signal leaves it there; -1 with errno. */
+static int open_beside(const char *path)
+{
+    sigset_t set, old;
+    int fd, error;
+
+    snprintf(beside, sizeof(beside), "%s.XXXXXX", path);
+    sigfillset(&set);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    fd    = mkostemp(beside, O_CLOEXEC);
+    error = errno;
+    if (fd >= 0) {
+        on_signals(on_end);
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    errno = error;
+    return fd;
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat old;
+    mode_t mask;
+
+    if (stat(path, &old) == 0) {
+        return old.st_mode & 07777;
+    }
+    mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+/* with the permissions of the file whose place it takes */
+static int write_beside(const char *name, const char *path, const char *memory, size_t length)
+{
+    int fd = open_beside(path), code;
+
     if (fd < 0) {
         return kvl_tool_failed(name, "%s: %s", beside, strerror(errno));
     }
-    code = write_all(name, fd, path, memory, length);
-    if (code == KVL_EXIT_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
+    code = write_all(name, fd, beside, memory, length);
+    if (code == KVL_EXIT_OK && (fchmod(fd, mode_of(path)) != 0 || fsync(fd) != 0)) {
         code = kvl_tool_failed(name, "%s: %s", beside, strerror(errno));
     }
     if (close(fd) != 0 || (code == KVL_EXIT_OK && rename(beside, path) != 0)) {
@@ -110,22 +235,21 @@ static int write_beside(const char *name, const char *path, const char *memory, 
     if (code != KVL_EXIT_OK) {
         unlink(beside);
     }
+    on_signals(SIG_DFL);
     return code;
 }
 
 int kvl_tool_write_file(const char *name, const char *path, const char *memory, size_t length)
 {
-    struct stat old;
-    mode_t mask;
+    char end[PATH_MAX];
 
+    signal(SIGXFSZ, SIG_IGN); /* then it is an error, which is told */
     if (strcmp(path, "-") == 0) {
         return write_all(name, STDOUT_FILENO, "standard output", memory, length);
     }
-    if (stat(path, &old) == 0) {
-        return S_ISREG(old.st_mode) ? write_beside(name, path, memory, length, old.st_mode & 07777)
-                                    : write_through(name, path, memory, length);
+    if (follow_links(name, path, end)) {
+        return KVL_EXIT_FAILED;
     }
-    mask = umask(0);
-    umask(mask);
-    return write_beside(name, path, memory, length, 0666 & ~mask);
+    return is_written_through(end) ? write_through(name, end, memory, length)
+                                   : write_beside(name, end, memory, length);
 }

@@ -40,6 +40,7 @@ static const char usage_text[] =
     "  -h, --help               print this and exit\n"
     "  -V, --version            print the versions of kvlane and UCX and exit\n"
     "\n"
+    "Options may also follow the command; behind -- nothing is one, for a key that begins with a dash.\n"
     "A key is 1 to 255 bytes, a value 1 byte or more. Exit codes: 0 done (exists, rm: all keys were\n"
     "there), 1 failed or missing, 2 wrong usage.\n";
 
@@ -190,6 +191,7 @@ static int command_get(run_t *run, char **words)
     if (status != KVL_OK) {
         return KVL_EXIT_FAILED;
     }
+    kvl_tool_disconnect(&run->client); /* its threads too; and no node waits for our disk */
     code = kvl_tool_write_file(NAME, words[1], memory, length);
     free(memory);
     if (code == KVL_EXIT_OK && run->json && !to_stdout) {
@@ -378,8 +380,12 @@ static int run_command(run_t *run, int argc, char **argv)
     if (!run->node) {
         return kvl_tool_usage(NAME, "-s ADDR:PORT: which node?");
     }
-    if (kvl_tool_connect(&run->client, run->node, run->timeout_ms) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    if (command->run == command_get && kvl_tool_check_file(NAME, argv[2])) {
+        return KVL_EXIT_FAILED;
+    }
+    code = kvl_tool_connect(NAME, &run->client, run->node, run->timeout_ms);
+    if (code != KVL_EXIT_OK) {
+        return code;
     }
     code = command->run(run, argv + 1);
     kvl_tool_disconnect(&run->client);
@@ -392,7 +398,7 @@ int main(int argc, char **argv)
     int letter;
 
     kvl_tool_start(argc, argv);
-    while ((letter = getopt_long(argc, argv, "+s:JT:hV", long_options, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "s:JT:hV", long_options, NULL)) != -1) {
         switch (letter) {
         case 's':
             run.node = optarg;

@@ -144,17 +144,19 @@ static int engine_start(const kvl_config_t *config, kvl_engine_t **engine_p)
     alarm(START_S);
     status = kvl_engine_create(&params, engine_p);
     alarm(0);
-    return status == KVL_OK ? KVL_EXIT_OK : kvl_tool_failed(NAME, "%s", kvl_error_text());
+    return status == KVL_OK ? KVL_EXIT_OK : kvl_tool_refused(NAME, status);
 }
 
 /* The settings, then what kvlane makes of them for UCX. */
 static int print_config_text(kvl_config_t *config)
 {
     kvl_engine_t *engine;
+    int code;
 
     kvl_config_print(config, stdout, 0);
-    if (engine_start(config, &engine)) {
-        return KVL_EXIT_FAILED;
+    code = engine_start(config, &engine);
+    if (code != KVL_EXIT_OK) {
+        return code;
     }
     printf("\nOptions of UCX that this makes\n");
     kvl_tool_ucx_options(engine, print_option, NULL);
@@ -180,10 +182,11 @@ static int print_config_json(kvl_config_t *config)
 static int print_config(bool json)
 {
     kvl_config_t *config;
+    kvl_status_t status = kvl_config_create(&config);
     int code;
 
-    if (kvl_config_create(&config) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    if (status != KVL_OK) {
+        return kvl_tool_refused(NAME, status);
     }
     code = json ? print_config_json(config) : print_config_text(config);
     kvl_config_destroy(config);
@@ -220,11 +223,12 @@ static void man_row(const json_t *row)
 static int print_man(void)
 {
     kvl_config_t *config;
+    kvl_status_t status = kvl_config_create(&config);
     json_t *all, *row;
     size_t index;
 
-    if (kvl_config_create(&config) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    if (status != KVL_OK) {
+        return kvl_tool_refused(NAME, status);
     }
     all = json_of(config_print, config);
     kvl_config_destroy(config);
@@ -278,10 +282,11 @@ static int print_session(const options_t *options)
     kvl_tool_client_t client;
     kvl_session_info_t session;
     kvl_node_stat_t stat;
-    int code = KVL_EXIT_OK;
+    int code;
 
-    if (kvl_tool_connect(&client, options->node, options->timeout_ms) != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+    code = kvl_tool_connect(NAME, &client, options->node, options->timeout_ms);
+    if (code != KVL_EXIT_OK) {
+        return code;
     }
     if (kvl_cache_session(client.cache, &session) != KVL_OK ||
         kvl_cache_stat(client.cache, options->timeout_ms, &stat) != KVL_OK) {

@@ -49,8 +49,9 @@ typedef struct {
     perf_options_t options;
     perf_point_t points[POINTS_MAX];
     size_t point_count;
+    char test[64]; /* the one that is checked or runs */
     bool first;
-    int code;
+    bool told; /* that it failed, by its result */
 } session_t;
 
 /* One test of one size. */
@@ -62,9 +63,10 @@ static int run_test(session_t *session, const perf_options_t *options)
         .segments = options->segments,
         .batch    = options->batch,
     };
+    char why[96];
 
     if (options->test->run(options, &result)) {
-        return KVL_EXIT_FAILED;
+        return perf_exit_code(-1);
     }
     perf_report(options, &result, session->first);
     session->first = false;
@@ -72,12 +74,9 @@ static int run_test(session_t *session, const perf_options_t *options)
         session->points[session->point_count++] =
             (perf_point_t){options->test->name, options->size, perf_gbps(&result)};
     }
-    if (result.wrong_bytes > 0) {
-        perf_fail("%s: %llu wrong bytes", result.test, (unsigned long long)result.wrong_bytes);
-        return KVL_EXIT_FAILED;
-    }
-    if (result.failed_items > 0) {
-        perf_fail("%s: %llu wrong answers", result.test, (unsigned long long)result.failed_items);
+    if (perf_result_is_wrong(&result, why, sizeof(why))) {
+        perf_fail("%s: %s", result.test, why);
+        session->told = true;
         return KVL_EXIT_FAILED;
     }
     return KVL_EXIT_OK;
@@ -115,7 +114,8 @@ static int each_test(session_t *session, int (*each)(session_t *session, const c
     }
     for (name = strtok_r(names, ",", &rest); name != NULL && code == KVL_EXIT_OK;
          name = strtok_r(NULL, ",", &rest)) {
-        any  = true;
+        any = true;
+        snprintf(session->test, sizeof(session->test), "%s", name);
         code = each(session, name);
     }
     free(names);
@@ -158,12 +158,10 @@ static int run_tests(session_t *session)
         perf_plot(session->options.plot, session->points, session->point_count)) {
         code = KVL_EXIT_FAILED;
     }
+    if (code != KVL_EXIT_OK && session->options.json && !session->told) {
+        perf_report_failure(session->test, perf_failure());
+    }
     return code;
-}
-
-static int exit_code(int status)
-{
-    return status == 0 ? KVL_EXIT_OK : KVL_EXIT_FAILED;
 }
 
 static int run_as_told(session_t *session)
@@ -171,15 +169,18 @@ static int run_as_told(session_t *session)
     const perf_options_t *options = &session->options;
 
     if (options->responder_fd >= 0) {
-        return exit_code(perf_raw_respond(options->responder_fd));
+        return perf_exit_code(perf_raw_respond(options->responder_fd));
     }
     if (options->mover) {
         return perf_options_choose(&session->options, "mixed")
                    ? KVL_EXIT_USAGE
-                   : exit_code(perf_mover_main(options));
+                   : perf_exit_code(perf_mover_main(options));
     }
     if (options->host[0] == '\0' && !options->local && options->tests == NULL) {
-        return exit_code(perf_serve(options));
+        return perf_exit_code(perf_serve(options));
+    }
+    if (options->json) {
+        perf_in_json();
     }
     return run_tests(session);
 }

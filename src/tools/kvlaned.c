@@ -5,6 +5,7 @@
 
 #include <kvlane/node.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -148,11 +149,13 @@ static int log_option(const options_t *options)
 /* after the command line is read, so that --help works whatever the environment holds */
 static int configure(options_t *options)
 {
+    kvl_status_t status;
     unsigned i;
     int code = GO_ON;
 
-    if (kvl_config_create(&options->config) != KVL_OK) {
-        return kvl_tool_usage(NAME, "%s", kvl_error_text());
+    status = kvl_config_create(&options->config);
+    if (status != KVL_OK) {
+        return kvl_tool_refused(NAME, status);
     }
     for (i = 0; code == GO_ON && i < options->set_count; i++) {
         code = set_option(options->config, options->sets[i]);
@@ -241,18 +244,15 @@ static int serve(const options_t *options)
     handle(SIGALRM, on_alarm);
     alarm(START_SECONDS + (unsigned)(options->memory_bytes >> 30));
     status = kvl_node_create(&params, &the_node);
-    if (status == KVL_ERR_INVALID || status == KVL_ERR_CONFIG) {
-        return kvl_tool_usage(NAME, "%s", kvl_error_text());
-    }
     if (status != KVL_OK) {
-        return kvl_tool_failed(NAME, "%s", kvl_error_text());
+        return kvl_tool_refused(NAME, status);
     }
     alarm(0);
     handle(SIGTERM, on_stop);
     handle(SIGINT, on_stop);
     kvl_node_address(the_node, address, sizeof(address));
     printf("ready %s\n", address);
-    if (fflush(stdout) != 0) {
+    if (fflush(stdout) != 0 && errno != EBADF) { /* closed from the start: nobody wants to know */
         code = kvl_tool_failed(NAME, "cannot write to standard output that it is ready");
     } else {
         stop_signals(SIG_UNBLOCK);

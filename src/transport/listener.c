@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "link/scratch.h"
 #include "link/server.h"
 
 #include <kvlane/transport.h>
@@ -15,9 +16,9 @@
  * had; its notification is delivered and XFER_OK sent once that many landed. Engine thread only, but
  * for the public calls, which enter. */
 
-#define SCRATCH_SLOT   (32u << 10) /* one self-test at a time in each */
-#define SCRATCH_SLOTS  64u
-#define TRANSFERS_MAX  65536u      /* open ones of one session */
+#define SCRATCH_BYTES (32u << 10) /* of a session */
+#define SCRATCH_SLOTS 64u
+#define TRANSFERS_MAX 65536u      /* open ones of one session */
 
 typedef struct {
     kvl_list_t link;
@@ -41,8 +42,8 @@ struct kvl_listener {
     kvl_server_t *server;
     kvl_notify_func_t notify;
     void *arg;
-    kvl_region_t *scratch;
-    uint64_t scratch_used; /* bit: slot */
+    kvl_scratch_t scratch;
+    kvl_tenant_t tenant;
     kvl_list_t visitors;
     char address[128];
     _Atomic int closed;
@@ -149,19 +150,6 @@ static void listener_fin(kvl_listener_t *listener, kvl_session_t *session, const
 
 /* ---- server ops ---- */
 
-static int scratch_take(kvl_listener_t *listener)
-{
-    int slot;
-
-    for (slot = 0; slot < (int)SCRATCH_SLOTS; slot++) {
-        if (!(listener->scratch_used >> slot & 1)) {
-            listener->scratch_used |= UINT64_C(1) << slot;
-            return slot;
-        }
-    }
-    return -1;
-}
-
 static kvl_status_t listener_hello(void *arg, kvl_session_t *session, const kvl_hello_t *hello,
                                    kvl_hello_ok_t *terms)
 {
@@ -177,12 +165,7 @@ static kvl_status_t listener_hello(void *arg, kvl_session_t *session, const kvl_
     }
     kvl_list_init(&visitor->transfers);
     kvl_list_push_back(&listener->visitors, &visitor->link);
-    visitor->scratch = scratch_take(listener);
-    if (visitor->scratch >= 0) {
-        terms->scratch_region = listener->scratch->id;
-        terms->scratch_offset = (uint64_t)visitor->scratch * SCRATCH_SLOT;
-        terms->scratch_length = SCRATCH_SLOT;
-    }
+    visitor->scratch = kvl_scratch_take(&listener->scratch, terms);
     kvl_session_set_data(session, visitor);
     return KVL_OK;
 }
@@ -195,7 +178,7 @@ static size_t listener_regions(void *arg, kvl_session_t *session, kvl_region_t *
     if (!max) {
         return 0;
     }
-    regions[0] = listener->scratch;
+    regions[0] = listener->scratch.region;
     return 1;
 }
 
@@ -204,10 +187,7 @@ static void *listener_scratch(void *arg, kvl_session_t *session, size_t *length_
     kvl_listener_t *listener = arg;
     visitor_t *visitor       = kvl_session_data(session);
 
-    *length_p = visitor->scratch >= 0 ? SCRATCH_SLOT : 0;
-    return visitor->scratch >= 0
-               ? (uint8_t *)listener->scratch->address + (size_t)visitor->scratch * SCRATCH_SLOT
-               : NULL;
+    return kvl_scratch_address(&listener->scratch, visitor->scratch, length_p);
 }
 
 static void listener_message(void *arg, kvl_session_t *session, const kvl_msg_head_t *head,
@@ -301,9 +281,7 @@ static void listener_gone(kvl_listener_t *listener, kvl_session_t *session)
 {
     visitor_t *visitor = kvl_session_data(session);
 
-    if (visitor->scratch >= 0) {
-        listener->scratch_used &= ~(UINT64_C(1) << visitor->scratch);
-    }
+    kvl_scratch_put(&listener->scratch, visitor->scratch);
     kvl_session_set_data(session, NULL);
     kvl_list_remove(&visitor->link);
     kvl_free(visitor);
@@ -337,6 +315,11 @@ static const kvl_server_ops_t listener_ops = {
 
 /* ---- public ---- */
 
+static void listener_evicted(kvl_tenant_t *tenant)
+{
+    kvl_listener_destroy(kvl_container(tenant, kvl_listener_t, tenant));
+}
+
 kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_func_t notify, void *arg,
                         kvl_listener_t **listener_p)
 {
@@ -352,11 +335,12 @@ kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_fu
         return kvl_error(KVL_ERR_NO_MEMORY, "listen: out of memory");
     }
     listener->engine = engine;
+    listener->tenant = (kvl_tenant_t){.name = "listener", .close = listener_evicted};
     listener->notify = notify;
     listener->arg    = arg;
     kvl_list_init(&listener->visitors);
     params.arg       = listener;
-    status = kvl_region_alloc(engine, (size_t)SCRATCH_SLOT * SCRATCH_SLOTS, &listener->scratch);
+    status = kvl_scratch_create(&listener->scratch, engine, SCRATCH_BYTES, SCRATCH_SLOTS);
     if (status != KVL_OK) {
         kvl_free(listener);
         return status;
@@ -365,10 +349,11 @@ kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_fu
     status = kvl_server_create(&params, &listener->server);
     if (status == KVL_OK) {
         kvl_server_address(listener->server, listener->address, sizeof(listener->address));
+        kvl_engine_add_tenant(engine, &listener->tenant);
     }
     kvl_engine_leave(engine);
     if (status != KVL_OK) {
-        kvl_region_release(listener->scratch);
+        kvl_scratch_cleanup(&listener->scratch);
         kvl_free(listener);
         return status;
     }
@@ -378,6 +363,10 @@ kvl_status_t kvl_listen(kvl_engine_t *engine, const char *address, kvl_notify_fu
 
 kvl_status_t kvl_listener_address(const kvl_listener_t *listener, char *address, size_t size)
 {
+    if (!listener || !address) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_listener_address: %s is NULL",
+                         listener ? "address" : "listener");
+    }
     if (strlen(listener->address) >= size) {
         return kvl_error(KVL_ERR_LIMIT, "listener: its address takes %zu bytes, %zu given",
                          strlen(listener->address) + 1, size);
@@ -398,10 +387,11 @@ void kvl_listener_destroy(kvl_listener_t *listener)
 {
     kvl_list_t *link;
 
-    if (!listener) {
+    if (!listener || !kvl_engine_may_end(listener->engine, "kvl_listener_destroy")) {
         return;
     }
     kvl_engine_enter(listener->engine);
+    kvl_engine_remove_tenant(listener->engine, &listener->tenant);
     kvl_server_close(listener->server, 0, listener_done, listener);
     kvl_engine_leave(listener->engine);
     kvl_engine_wait(listener->engine, &listener->closed, KVL_TIME_MAX);
@@ -411,6 +401,6 @@ void kvl_listener_destroy(kvl_listener_t *listener)
         kvl_free(kvl_container(link, visitor_t, link));
     }
     kvl_engine_leave(listener->engine);
-    kvl_region_release(listener->scratch);
+    kvl_scratch_cleanup(&listener->scratch);
     kvl_free(listener);
 }

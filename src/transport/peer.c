@@ -72,6 +72,11 @@ static void peer_closed(kvl_link_t *link, void *arg)
     kvl_engine_notify(engine, false);
 }
 
+static void peer_evicted(kvl_tenant_t *tenant)
+{
+    kvl_peer_close(kvl_container(tenant, kvl_peer_t, tenant));
+}
+
 kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t timeout_ms,
                          kvl_peer_t **peer_p)
 {
@@ -84,7 +89,10 @@ kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t time
     if (!engine || !address || !peer_p) {
         return kvl_error(KVL_ERR_INVALID, "connect: engine, address or peer_p is NULL");
     }
-    status = kvl_batch_deadline(engine, &time, &until);
+    status = kvl_engine_may_wait(engine, "kvl_connect");
+    if (status == KVL_OK) {
+        status = kvl_batch_deadline(engine, &time, &until);
+    }
     if (status != KVL_OK) {
         return status;
     }
@@ -94,6 +102,7 @@ kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t time
     }
     peer->engine = engine;
     peer->status = KVL_ERR_TIMEOUT;
+    peer->tenant = (kvl_tenant_t){.name = "peer", .close = peer_evicted};
     snprintf(peer->text, sizeof(peer->text), "%s: not connected in time", address);
     kvl_list_init(&peer->remotes);
     kvl_list_init(&peer->waiting);
@@ -103,6 +112,7 @@ kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t time
     status = kvl_link_create(&params, &peer->link);
     if (status == KVL_OK) {
         kvl_link_want(peer->link);
+        kvl_engine_add_tenant(engine, &peer->tenant);
     }
     kvl_engine_leave(engine);
     if (status != KVL_OK) {
@@ -126,10 +136,11 @@ kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t time
 
 void kvl_peer_close(kvl_peer_t *peer)
 {
-    if (!peer) {
+    if (!peer || !kvl_engine_may_end(peer->engine, "kvl_peer_close")) {
         return;
     }
     kvl_engine_enter(peer->engine);
+    kvl_engine_remove_tenant(peer->engine, &peer->tenant);
     peer->closing = true;
     kvl_transfers_cancel(peer);
     peer_drained(peer);
@@ -196,7 +207,7 @@ kvl_status_t kvl_remote_import(kvl_peer_t *peer, const void *blob, size_t length
 
 size_t kvl_remote_length(const kvl_remote_t *remote)
 {
-    return (size_t)remote->wire.length;
+    return remote ? (size_t)remote->wire.length : 0;
 }
 
 void kvl_remote_release(kvl_remote_t *remote)
@@ -207,6 +218,9 @@ void kvl_remote_release(kvl_remote_t *remote)
     if (remote->peer) {
         kvl_engine_t *engine = remote->peer->engine;
 
+        if (kvl_engine_is_foreign(engine, "kvl_remote_release")) {
+            return;
+        }
         kvl_engine_enter(engine);
         if (atomic_load(&remote->users)) {
             kvl_error_log("peer: a remote region was released under a transfer; it is kept until the peer is "

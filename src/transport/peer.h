@@ -16,6 +16,7 @@ struct kvl_peer {
     kvl_list_t waiting; /* transfers that wait for the link */
     kvl_list_t running; /* transfers under way */
     uint64_t last_transfer;
+    kvl_tenant_t tenant;
     bool closing;
     kvl_status_t status; /* of the first connect */
     char text[320];

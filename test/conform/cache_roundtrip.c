@@ -264,3 +264,25 @@ BOTH(cache, takes_keys_of_any_bytes)
     }
     stage_close(&stage);
 }
+
+/* what can be had is had, what can't is refused: no batch waits for space that never comes */
+BOTH(cache, stores_a_value_as_long_as_the_node)
+{
+    enum { NODE = 1u << 20 };
+    stage_params_t params = {.rails = rails, .node_bytes = NODE};
+    kvl_node_stat_t stat;
+    size_t length, longest;
+
+    stage_open(&stage, &params);
+    REQUIRE(kvl_cache_stat(stage.cache, 5000, &stat) == KVL_OK);
+    longest = (size_t)stat.bytes_total;
+    CHECK(longest <= NODE && longest >= NODE / 16 * 15);
+    for (length = longest - 1; length <= longest; length++) {
+        fill(stage.pool, length, length);
+        CHECK_EQ(stage_put(&stage, "long", 0, length), KVL_OK);
+        CHECK_EQ(stage_get(&stage, "long", 2 * NODE, length), KVL_OK);
+        CHECK_EQ(differs(stage.pool + 2 * NODE, length, length), length);
+    }
+    CHECK_EQ(stage_put(&stage, "longer", 0, longest + 1), KVL_ERR_NO_SPACE);
+    stage_close(&stage);
+}

@@ -15,6 +15,7 @@ $B mount -t 9p -o "$P,ro,cache=loose" hostroot /root || $B poweroff -f
 $B mount -t proc proc /root/proc
 $B mount -t sysfs sysfs /root/sys
 $B mount --bind /dev /root/dev
+[ -e /root/dev/fd ] || $B ln -s /proc/self/fd /root/dev/fd # bash reads < <(...) from there
 $B mkdir -p /root/dev/shm /root/dev/pts
 $B mount -t tmpfs tmpfs /root/dev/shm
 $B mount -t tmpfs tmpfs /root/tmp

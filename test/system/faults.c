@@ -220,11 +220,15 @@ TEST(faults_initiator, of_each_call_into_ucp_over_shared_memory)
 /* What a child with a fault may do: live, or have ended with 1 and a word. */
 static void check_alive_or_refused(box_child_t *child, const char *text)
 {
+    int ended;
+
     if (box_runs(child)) {
         box_kill(child);
         return;
     }
-    CHECK_MSG(box_wait(child, 0) == 1, "%s: it ended by itself, and not with 1", text);
+    ended = box_wait(child, 0);
+    CHECK_MSG(ended == 1, "%s: it ended by itself with %d (from 256 on: a signal), not with 1", text,
+              ended);
 }
 
 /* up to @a last: a bound, for what a process counts cannot be seen from here */

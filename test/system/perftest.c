@@ -298,6 +298,7 @@ TEST(perftest_verify, sees_a_wrong_byte_in_every_test)
         CHECK_MSG(strstr(err, "wrong bytes") != NULL, "%s: %s", names[i], err);
         result = last_line();
         CHECK_EQ(number(result, "wrong_bytes"), 4);
+        CHECK_STR_EQ(json_string_value(json_object_get(result, "error")), "4 wrong bytes");
         json_decref(result);
     }
 }
@@ -324,6 +325,32 @@ TEST(perftest_output, is_a_table_or_csv_with_a_head)
     }
     CHECK(commas[0] >= 17);
     CHECK_EQ(commas[0], commas[1]);
+}
+
+/* A run with -J that fails: its only line says why. */
+static void fails_in_json(const char *const args[], int code, const char *test, const char *why)
+{
+    const char *error;
+    json_t *result;
+
+    CHECK_EQ(program_run("kvlane_perftest", args, out, err), code);
+    CHECK_MSG(strchr(out, '\n') && strchr(out, '\n')[1] == '\0', "not one line: %s", out);
+    result = last_line();
+    error  = json_string_value(json_object_get(result, "error"));
+    CHECK_STR_EQ(json_string_value(json_object_get(result, "test")), test);
+    CHECK_MSG(error && strstr(error, why) && strstr(err, error), "%s, and on stderr %s", out, err);
+    json_decref(result);
+}
+
+TEST(perftest_output, says_in_json_why_a_run_failed)
+{
+    fails_in_json(ARGS("-J", "-t", "put", "127.0.0.1:9"), 1, "put", "127.0.0.1:9");
+    fails_in_json(ARGS("-J", "-t", "raw_am", "127.0.0.1:9"), 1, "raw_am", "needs one");
+    fails_in_json(ARGS("-J", "-l", "-t", "sw\"im"), 2, "sw\"im", "no such test");
+    fails_in_json(ARGS("-J", "-l", "-m", "1M", "-t", "put", "-s", "4M"), 1, "put", "more memory");
+    setenv("KVLANE_UCX_NONE", "1", 1);
+    fails_in_json(ARGS("-J", "-l", "-t", "get", "-m", "16M"), 2, "get", "could not start");
+    unsetenv("KVLANE_UCX_NONE");
 }
 
 /* ---- the other side ---- */
@@ -384,7 +411,7 @@ static int end_by(int signal_number, const char *test)
 
     program_start(
         &client, "kvlane_perftest",
-        ARGS("-l", "-f", "-m", "96M", "-x", "shm", "-t", test, "-s", "256K", "-n", "100000000"),
+        ARGS("-J", "-l", "-f", "-m", "96M", "-x", "shm", "-t", test, "-s", "256K", "-n", "100000000"),
         NULL);
     for (unsigned i = 0; i < 1000 && count == 0; i++) {
         pause_ms(20);
@@ -419,6 +446,7 @@ TEST(perftest_local, ends_cleanly_when_it_is_interrupted)
 {
     CHECK_EQ(end_by(SIGINT, "put"), 1);
     CHECK_MSG(strstr(err, "stopped by a signal") != NULL, "%s", err);
+    CHECK_STR_EQ(out, "{\"test\": \"put\", \"error\": \"stopped by a signal\"}\n");
     CHECK_EQ(end_by(SIGTERM, "raw_put"), 1);
     CHECK_MSG(strstr(err, "stopped by a signal") != NULL, "%s", err);
 }

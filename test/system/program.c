@@ -18,20 +18,31 @@
 #define ARGS_MAX 48
 #define GONE_MS  20000
 
-void program_start(program_t *program, const char *name, const char *const args[],
-                   const char *input)
+/* the path of a program, and its argv */
+static const char *prepare(const char *name, const char *const args[], const char *argv[ARGS_MAX])
 {
-    const char *argv[ARGS_MAX] = {name};
-    const char *path           = shim_built(name);
-    int out[2], err[2], in = -1;
+    const char *path = shim_built(name);
+    unsigned i;
 
     if (access(path, X_OK) != 0) {
         SKIP("the tools are not built here");
     }
-    for (unsigned i = 0; args[i]; i++) {
+    argv[0] = name;
+    for (i = 0; args[i]; i++) {
         REQUIRE(i + 2 < ARGS_MAX);
         argv[i + 1] = args[i];
     }
+    argv[i + 1] = NULL;
+    return path;
+}
+
+void program_start(program_t *program, const char *name, const char *const args[],
+                   const char *input)
+{
+    const char *argv[ARGS_MAX];
+    const char *path = prepare(name, args, argv);
+    int out[2], err[2], in = -1;
+
     if (input) {
         in = open(input, O_RDONLY | O_CLOEXEC);
         REQUIRE(in >= 0);
@@ -53,6 +64,23 @@ void program_start(program_t *program, const char *name, const char *const args[
     close(err[1]);
     if (in >= 0) {
         close(in);
+    }
+}
+
+void program_start_closed(program_t *program, const char *name, const char *const args[])
+{
+    const char *argv[ARGS_MAX];
+    const char *path = prepare(name, args, argv);
+
+    *program     = (program_t){.out = -1, .err = -1};
+    program->pid = fork();
+    REQUIRE(program->pid >= 0);
+    if (program->pid == 0) {
+        close(STDIN_FILENO);
+        close(STDOUT_FILENO);
+        close(STDERR_FILENO);
+        execv(path, (char *const *)argv);
+        _exit(127);
     }
 }
 

@@ -18,6 +18,8 @@ typedef struct {
 /* Starts it; @a args are what follows the name and end with NULL. @a input: a file, or NULL. */
 void program_start(program_t *program, const char *name, const char *const args[],
                    const char *input);
+/* Starts it with standard input, output and error closed. */
+void program_start_closed(program_t *program, const char *name, const char *const args[]);
 /* Reads until the line that says "ready ADDR:PORT"; fails the test otherwise. */
 void program_ready(program_t *program, char *address, size_t size);
 /* Reads all it prints, waits for its end. Its exit code, or 256 + signal. */

@@ -103,6 +103,23 @@ TEST(config_create, refuses_an_unknown_name_and_offers_the_closest)
     CHECK_HAS(refused("KVLANE_depth", "3"), "no such setting");
 }
 
+TEST(config_create, refuses_an_option_of_ucx_that_is_empty)
+{
+    static const char *const names[] = {"KVLANE_UCX_TLS", "KVLANE_CTRL_UCX_TLS", "KVLANE_UCX_NET_DEVICES"};
+    kvl_config_t *config;
+    unsigned i;
+
+    for (i = 0; i < 3; i++) {
+        CHECK_HAS(refused(names[i], ""), names[i]);
+        CHECK_HAS(refused(names[i], ""), "(environment): empty; unset it");
+    }
+    config = create();
+    CHECK_EQ(kvl_config_set(config, "KVLANE_UCX_TLS", "tcp"), KVL_OK);
+    CHECK_EQ(kvl_config_set(config, "KVLANE_UCX_TLS", ""), KVL_ERR_CONFIG);
+    CHECK_STR_EQ(kvl_config_get(config, "KVLANE_UCX_TLS"), "tcp"); /* as it was */
+    kvl_config_destroy(config);
+}
+
 TEST(config_create, refuses_a_name_that_is_too_long)
 {
     char name[200] = "KVLANE_";

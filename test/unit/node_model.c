@@ -55,7 +55,6 @@ typedef struct {
     life_t life;
     writing_t writing[HELD_MAX];
     reading_t reading[HELD_MAX];
-    kvl_grant_t scratch;
 } actor_t;
 
 typedef struct {
@@ -390,7 +389,6 @@ static void actor_birth(model_t *m, actor_t *actor)
 {
     memset(actor, 0, sizeof(*actor));
     kvl_holder_init(&actor->holder, m->store);
-    (void)kvl_holder_scratch(&actor->holder, 4096, &actor->scratch); /* it may be full */
 }
 
 static void actor_death(model_t *m, actor_t *actor)
@@ -419,9 +417,6 @@ static void ghost_step(model_t *m, actor_t *actor)
 
     if (w->used) {
         memset(w->grant.address, 0xee, w->content.length);
-    }
-    if (actor->scratch.address) {
-        memset(actor->scratch.address, 0xee, 4096);
     }
     if (r->used && r->deadline > m->now) {
         compare(r->grant.address, &r->content);

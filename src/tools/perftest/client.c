@@ -21,17 +21,16 @@
 static int open_engine(perf_client_t *client, const char *sg)
 {
     kvl_engine_params_t params = {.address = client->side.address};
+    kvl_status_t status        = kvl_config_create(&client->config);
 
-    if (kvl_config_create(&client->config) != KVL_OK ||
-        (getenv("KVLANE_SG") == NULL &&
-         kvl_config_set(client->config, "KVLANE_SG", sg) != KVL_OK)) {
-        return perf_fail("%s", kvl_error_text());
+    if (status == KVL_OK && getenv("KVLANE_SG") == NULL) {
+        status = kvl_config_set(client->config, "KVLANE_SG", sg);
     }
-    params.config = client->config;
-    if (kvl_engine_create(&params, &client->engine) != KVL_OK) {
-        return perf_fail("%s", kvl_error_text());
+    if (status == KVL_OK) {
+        params.config = client->config;
+        status        = kvl_engine_create(&params, &client->engine);
     }
-    return 0;
+    return status == KVL_OK ? 0 : perf_refused(status);
 }
 
 static int open_cache(perf_client_t *client)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/perftest.h"
 
+#include "tools/common.h"
+
 #include "base/clock.h"
 
 #include <signal.h>
@@ -9,25 +11,58 @@
 #include <time.h>
 #include <unistd.h>
 
-/* what the watchdog says when it bites; written before alarm(), read by the handler */
-static char watchdog_text[256];
+/* what the watchdog says when it bites, for people and, unless empty, for programs; written before alarm(),
+ * read by the handler */
+static char watchdog_text[256], watchdog_json[256];
 
-static void print_line(const char *kind, const char *format, va_list arguments)
-{
-    char text[1024];
-
-    vsnprintf(text, sizeof(text), format, arguments);
-    fprintf(stderr, "%s: %s%s\n", PERF_PROGRAM, kind, text);
-}
+/* main thread only */
+static bool misused, in_json;
+static char failure[1024]; /* the first one */
 
 int perf_fail(const char *format, ...)
 {
+    char text[sizeof(failure)];
     va_list arguments;
 
     va_start(arguments, format);
-    print_line("", format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    fprintf(stderr, "%s: %s\n", PERF_PROGRAM, text);
+    if (!failure[0]) {
+        memcpy(failure, text, sizeof(failure));
+    }
     return -1;
+}
+
+const char *perf_failure(void)
+{
+    return failure[0] ? failure : "stopped by a signal";
+}
+
+void perf_in_json(void)
+{
+    in_json = true;
+}
+
+void perf_misused(void)
+{
+    misused = true;
+}
+
+int perf_refused(kvl_status_t status)
+{
+    if (kvl_tool_is_misuse(status)) {
+        perf_misused();
+    }
+    return perf_fail("%s", kvl_error_text());
+}
+
+int perf_exit_code(int status)
+{
+    if (status == 0) {
+        return KVL_EXIT_OK;
+    }
+    return misused ? KVL_EXIT_USAGE : KVL_EXIT_FAILED;
 }
 
 void perf_note(const char *format, ...)
@@ -35,7 +70,9 @@ void perf_note(const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    print_line("note: ", format, arguments);
+    fprintf(stderr, "%s: note: ", PERF_PROGRAM);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
     va_end(arguments);
 }
 
@@ -55,7 +92,8 @@ double perf_cpu_self(void)
 static void watchdog_bite(int signal_number)
 {
     (void)signal_number;
-    if (write(STDERR_FILENO, watchdog_text, strlen(watchdog_text)) < 0) {
+    if (write(STDERR_FILENO, watchdog_text, strlen(watchdog_text)) < 0 ||
+        write(STDOUT_FILENO, watchdog_json, strlen(watchdog_json)) < 0) {
         _exit(1);
     }
     _exit(1);
@@ -67,6 +105,10 @@ void perf_watchdog(const char *what, unsigned seconds)
 
     snprintf(watchdog_text, sizeof(watchdog_text), "%s: %s did not end within %u s\n", PERF_PROGRAM,
              what, seconds);
+    if (in_json) {
+        snprintf(watchdog_json, sizeof(watchdog_json), "{\"error\": \"%s did not end within %u s\"}\n", what,
+                 seconds);
+    }
     sigaction(SIGALRM, &action, NULL);
     alarm(seconds);
 }

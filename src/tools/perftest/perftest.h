@@ -4,6 +4,8 @@
 #ifndef KVL_PERFTEST_PERFTEST_H
 #define KVL_PERFTEST_PERFTEST_H
 
+#include <kvlane/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -97,6 +99,13 @@ struct perf_result {
 bool perf_stopped(void);
 
 int perf_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *perf_failure(void); /* what the first perf_fail() said */
+void perf_in_json(void);        /* the watchdog says it in JSON too */
+/* What kvlane says of a call that failed; a bad setting or address is wrong usage then. */
+int perf_refused(kvl_status_t status);
+void perf_misused(void);
+/* KVL_EXIT_OK for 0, else whether it failed or was used wrongly */
+int perf_exit_code(int status);
 void perf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 double perf_now(void);      /* monotonic seconds */

@@ -27,12 +27,13 @@ int perf_raw_settings(const char *address)
 {
     kvl_engine_params_t params = {.address = address};
     kvl_engine_t *engine;
-    int status;
+    kvl_status_t status = kvl_engine_create(&params, &engine);
+    int missing;
 
-    if (kvl_engine_create(&params, &engine) != KVL_OK) {
-        return perf_fail("%s", kvl_error_text());
+    if (status != KVL_OK) {
+        return perf_refused(status);
     }
-    status = kvl_tool_ucx_options(engine, take_option, NULL);
+    missing = kvl_tool_ucx_options(engine, take_option, NULL);
     kvl_engine_destroy(engine);
-    return status ? perf_fail("no memory") : 0;
+    return missing ? perf_fail("no memory") : 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/report.h"
 
+#include "base/json.h"
+
 /* CPU seconds per 10^9 bytes; 0 if no bytes moved; negative: unknown */
 static double per_gb(const perf_result_t *result, double seconds)
 {
@@ -13,6 +15,16 @@ static double per_gb(const perf_result_t *result, double seconds)
 static double hit_rate(const perf_result_t *result)
 {
     return result->blocks > 0 ? (double)result->hits / (double)result->blocks : 0;
+}
+
+bool perf_result_is_wrong(const perf_result_t *result, char *text, size_t size)
+{
+    if (result->wrong_bytes > 0) {
+        snprintf(text, size, "%llu wrong bytes", (unsigned long long)result->wrong_bytes);
+    } else if (result->failed_items > 0) {
+        snprintf(text, size, "%llu wrong answers", (unsigned long long)result->failed_items);
+    }
+    return result->wrong_bytes > 0 || result->failed_items > 0;
 }
 
 /* ---- JSON ---- */
@@ -68,8 +80,25 @@ static void json_extra(const perf_result_t *result)
     }
 }
 
+static void json_error(const char *why)
+{
+    printf(", \"error\": ");
+    kvl_json_string(why, stdout);
+}
+
+void perf_report_failure(const char *test, const char *why)
+{
+    printf("{\"test\": ");
+    kvl_json_string(test, stdout);
+    json_error(why);
+    printf("}\n");
+    fflush(stdout);
+}
+
 static void report_json(const perf_result_t *result)
 {
+    char why[96];
+
     printf("{\"test\": \"%s\", \"transport\": \"%s\", \"mode\": \"%s\"", result->test,
            result->transport, result->mode);
     json_count("size", result->size);
@@ -88,6 +117,9 @@ static void report_json(const perf_result_t *result)
     json_count("verified_bytes", result->verified_bytes);
     json_count("wrong_bytes", result->wrong_bytes);
     json_extra(result);
+    if (perf_result_is_wrong(result, why, sizeof(why))) {
+        json_error(why);
+    }
     printf("}\n");
 }
 

@@ -12,4 +12,10 @@ static inline double perf_gbps(const perf_result_t *result)
     return result->seconds > 0 ? (double)result->bytes / PERF_GB / result->seconds : 0;
 }
 
+/* Is the result none to believe, though the test ended? Then @a text says why. */
+bool perf_result_is_wrong(const perf_result_t *result, char *text, size_t size);
+
+/* For -J: a line for a test that has no result. */
+void perf_report_failure(const char *test, const char *why);
+
 #endif

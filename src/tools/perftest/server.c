@@ -47,14 +47,16 @@ static int start_node(server_t *server)
     const perf_options_t *options = server->options;
     kvl_node_params_t params      = {.memory_bytes = options->node_bytes};
     char listen_at[64];
+    kvl_status_t status;
     const char *colon;
     int error;
 
     snprintf(listen_at, sizeof(listen_at), "%s:%u", options->child ? "127.0.0.1" : "0.0.0.0",
              options->port);
     params.listen = listen_at;
-    if (kvl_node_create(&params, &server->node) != KVL_OK) {
-        return perf_fail("%s", kvl_error_text());
+    status        = kvl_node_create(&params, &server->node);
+    if (status != KVL_OK) {
+        return perf_refused(status);
     }
     error = kvl_node_address(server->node, server->address, sizeof(server->address)) != KVL_OK;
     colon = strrchr(server->address, ':');

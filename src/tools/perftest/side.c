@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perftest/side.h"
 
+#include "tools/common.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,6 +32,9 @@ static int start_server(perf_side_t *side, const perf_options_t *options, unsign
     }
     if (perf_stopped()) {
         return perf_fail("stopped by a signal");
+    }
+    if (got < 0 && perf_child_wait(&side->child, PERF_ANSWER_MS) == KVL_EXIT_USAGE) {
+        perf_misused(); /* it has our settings */
     }
     return got == 0 ? perf_fail("the other side did not start within %d s", PERF_START_MS / 1000)
                     : perf_fail("the other side could not start");

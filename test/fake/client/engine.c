@@ -93,9 +93,36 @@ void kvl_engine_leave(kvl_engine_t *engine)
     (void)engine;
 }
 
-bool kvl_engine_is_inside(kvl_engine_t *engine)
+void kvl_engine_add_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant)
 {
     (void)engine;
+    (void)tenant;
+}
+
+void kvl_engine_remove_tenant(kvl_engine_t *engine, kvl_tenant_t *tenant)
+{
+    (void)engine;
+    (void)tenant;
+}
+
+kvl_status_t kvl_engine_may_wait(kvl_engine_t *engine, const char *call)
+{
+    (void)engine;
+    (void)call;
+    return KVL_OK;
+}
+
+bool kvl_engine_may_end(kvl_engine_t *engine, const char *call)
+{
+    (void)engine;
+    (void)call;
+    return true;
+}
+
+bool kvl_engine_is_foreign(kvl_engine_t *engine, const char *call)
+{
+    (void)engine;
+    (void)call;
     return false;
 }
 

@@ -29,13 +29,15 @@ static bool interface_is_up(const char *name)
     return up;
 }
 
-static bool port_is_up(const kvl_rail_t *about)
+/* @a device "mlx5_0:1" */
+static bool port_is_up(const char *device)
 {
     char path[256], state[32] = "";
+    size_t length = strcspn(device, ":");
     FILE *file;
 
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%u/state",
-             (int)strcspn(about->name, ":"), about->name, about->port);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%s/state", (int)length, device,
+             device[length] ? device + length + 1 : "1");
     file = fopen(path, "re");
     if (!file) {
         return true;
@@ -47,15 +49,29 @@ static bool port_is_up(const kvl_rail_t *about)
     return !state[0] || strstr(state, "ACTIVE");
 }
 
+static bool about_is_up(const kvl_rail_t *about)
+{
+    switch (about->kind) {
+    case KVL_RAIL_TCP:
+        return interface_is_up(about->name);
+    case KVL_RAIL_RDMA:
+        return port_is_up(about->name) && (!about->interface[0] || interface_is_up(about->interface));
+    default:
+        return true;
+    }
+}
+
 bool kvl_engine_rail_is_up(const kvl_engine_t *engine, unsigned rail)
 {
     const kvl_rail_t *about = engine->rails[rail].about;
 
-    if (!about || about->kind == KVL_RAIL_SHM) {
-        return true;
-    }
-    if (about->kind == KVL_RAIL_TCP) {
-        return interface_is_up(about->name);
-    }
-    return port_is_up(about) && (!about->interface[0] || interface_is_up(about->interface));
+    return !about || about_is_up(about);
+}
+
+bool kvl_engine_device_is_up(const kvl_engine_t *engine, const char *device)
+{
+    const kvl_rail_table_t *table = engine->table;
+    size_t at                     = kvl_rail_table_find(table, device);
+
+    return at >= table->rail_count || about_is_up(&table->rails[at]);
 }

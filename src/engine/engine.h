@@ -116,6 +116,8 @@ bool kvl_engine_rail_addr(const kvl_engine_t *engine, unsigned rail, kvl_addr_t 
 unsigned kvl_engine_rail_to(const kvl_engine_t *engine, const kvl_addr_t *addr);
 /* Is the rail's port up, as far as the system says? Asks the kernel: microseconds. */
 bool kvl_engine_rail_is_up(const kvl_engine_t *engine, unsigned rail);
+/* ... of the port of @a device, as UCX names it; true if nobody knows it */
+bool kvl_engine_device_is_up(const kvl_engine_t *engine, const char *device);
 
 /* KVLANE_PROGRESS=thread gives the engine its own thread at create; a node that is run by
  * kvl_node_run() or a test may run the loop itself: */

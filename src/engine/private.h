@@ -32,10 +32,10 @@ struct kvl_engine {
     kvl_config_t *config;
     const kvl_settings_t *settings;
     uint64_t nonce; /* 56 random bits << 8 */
-    kvl_rail_table_t *table;  /* NULL, and no decision: rails are left to UCX ... */
-    kvl_decision_t *decision;
-    const char *left_to_ucx;  /* ... by this setting */
     pid_t pid;      /* of the process that made it */
+    kvl_rail_table_t *table;
+    kvl_decision_t *decision; /* NULL: rails are left to UCX ... */
+    const char *left_to_ucx;  /* ... by this setting */
     unsigned rail_count;
     kvl_engine_rail_t rails[KVL_RAILS_MAX];
     int epoll_fd, wake_fd, event_fd, timer_fd; /* timer_fd: caller mode only, else -1 */

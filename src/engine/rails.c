@@ -278,13 +278,11 @@ static kvl_status_t setup_run(setup_t *setup)
     char text[512];
 
     engine->left_to_ucx = left_to_ucx(engine);
-    if (engine->left_to_ucx) {
-        return single_rail(setup);
+    status              = table_make(setup);
+    if (status != KVL_OK || engine->left_to_ucx) {
+        return status == KVL_OK ? single_rail(setup) : status;
     }
-    status = table_make(setup);
-    if (status == KVL_OK) {
-        status = decide(setup);
-    }
+    status = decide(setup);
     if (status == KVL_OK) {
         status = contexts_open(setup);
     }

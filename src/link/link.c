@@ -90,6 +90,20 @@ static kvl_status_t link_am(kvl_endpoint_t *endpoint, const kvl_am_t *am)
     return KVL_OK;
 }
 
+/* Promise 7: a peer that "went away" may have gone with our own port. Who closes first, the connection
+ * manager or the device, is chance; what the system says of the port is not. */
+static kvl_status_t link_blame(const kvl_link_t *link, unsigned rail, kvl_status_t status)
+{
+    kvl_evidence_t evidence = {.status = status == KVL_ERR_CANCELED ? KVL_ERR_PEER : status,
+                               .link   = KVL_PORT_UP};
+
+    if (!kvl_engine_rail_is_up(link->engine, rail) ||
+        !kvl_engine_device_is_up(link->engine, link->pairs[rail].info.device)) {
+        evidence.link = KVL_PORT_DOWN;
+    }
+    return kvl_blame(&evidence) == KVL_BLAME_RAIL ? KVL_ERR_RAIL : evidence.status;
+}
+
 static void link_ep_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
 {
     kvl_link_t *link = endpoint->owner;
@@ -102,9 +116,9 @@ static void link_ep_failed(kvl_endpoint_t *endpoint, kvl_status_t status)
                       kvl_status_string(status));
         return;
     }
+    status = link_blame(link, endpoint->rail, status);
     snprintf(text, sizeof(text), "connection lost on endpoint %s %u (%s)", kvl_lane_name(endpoint->lane),
              endpoint->index, kvl_status_string(status));
-    status = status == KVL_ERR_CANCELED ? KVL_ERR_PEER : status;
     if (endpoint->lane == KVL_LANE_CTRL) {
         kvl_ctrl_lost(link, status, text);
     } else {

@@ -138,14 +138,20 @@ static kvl_status_t lanes_get(const kvl_ep_t *ep, lanes_t *lanes)
 }
 #endif
 
-static bool lanes_have(const lanes_t *lanes, const char *transport)
+/* NULL: none */
+static const lane_t *lanes_find(const lanes_t *lanes, const char *transport)
 {
     for (size_t i = 0; i < lanes->count; i++) {
         if (strcmp(lanes->lanes[i].transport, transport) == 0) {
-            return true;
+            return &lanes->lanes[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool lanes_have(const lanes_t *lanes, const char *transport)
+{
+    return lanes_find(lanes, transport) != NULL;
 }
 
 static void lanes_list(const lanes_t *lanes, char *text, size_t size)
@@ -178,14 +184,15 @@ static bool get_is_native(const kvl_worker_t *worker, const onesided_t *row)
 static void info_judge(const kvl_worker_t *worker, const lanes_t *lanes, kvl_ep_info_t *info)
 {
     const onesided_t *row = lanes_bulk(lanes);
+    const lane_t *bulk    = row            ? lanes_find(lanes, row->transport)
+                            : lanes->count ? &lanes->lanes[0]
+                                           : NULL;
     unsigned api          = kvl_ucx_api();
     bool alone            = row && (api < row->tcp_put_until || !lanes_have(lanes, "tcp") ||
                          kvl_options_are(worker->context->options, "TCP_PUT_ENABLE", "n"));
 
-    snprintf(info->transport, sizeof(info->transport), "%s",
-             row            ? row->transport
-             : lanes->count ? lanes->lanes[0].transport
-                            : "?");
+    snprintf(info->transport, sizeof(info->transport), "%s", bulk ? bulk->transport : "?");
+    snprintf(info->device, sizeof(info->device), "%s", bulk ? bulk->device : "");
     info->put_onesided  = row && alone && api < row->put_until;
     info->shared_memory = row && row->shared_memory;
     info->get_onesided  = info->shared_memory || (row && get_is_native(worker, row));

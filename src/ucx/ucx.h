@@ -188,6 +188,7 @@ unsigned kvl_ep_pending(const kvl_ep_t *ep);
 /* What the endpoint really uses. Ask after the first flush. */
 typedef struct {
     char transport[64]; /* of bulk data: "tcp", "posix", "rc_verbs", ... */
+    char device[64];    /* that it goes by: "eth0", "mlx5_0:1", "memory" */
     char detail[256];   /* all transports with devices, for people */
     bool put_onesided;  /* puts move by true RMA, given memory that the peer exposed for it */
     bool get_onesided;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "engine/process.h"
 #include "link/private.h"
@@ -22,6 +23,19 @@ void kvl_line_init(kvl_link_t *link, kvl_line_t *line, kvl_lane_kind_t lane, uns
     endpoint->index = index;
     endpoint->ops   = &kvl_link_endpoint_ops;
     endpoint->owner = link;
+}
+
+/* else UCX fails later, and the peer would be blamed */
+static kvl_status_t files_check(unsigned endpoints)
+{
+    char limit[64];
+
+    if (kvl_ucx_has_files(endpoints)) {
+        return KVL_OK;
+    }
+    kvl_files_limit(limit, sizeof(limit));
+    return kvl_error(KVL_ERR_LIMIT, "no files are left for %u connections in this process (%s); raise it",
+                     endpoints, limit);
 }
 
 kvl_status_t kvl_line_open(kvl_link_t *link, kvl_line_t *line, const kvl_addr_t *addr)
@@ -169,8 +183,11 @@ static kvl_status_t start_ctrl(kvl_link_t *link)
 {
     int64_t end = kvl_time_add(kvl_engine_now(link->engine),
                                kvl_engine_settings(link->engine)->connect_timeout_ns);
-    kvl_status_t status;
+    kvl_status_t status = files_check(1);
 
+    if (status != KVL_OK) {
+        return status;
+    }
     link->lines = kvl_calloc(1, sizeof(*link->lines));
     if (!link->lines) {
         return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
@@ -254,10 +271,11 @@ static kvl_status_t lines_make(kvl_link_t *link)
 kvl_status_t kvl_pair_open(kvl_pair_t *pair)
 {
     kvl_link_t *link    = pair->link;
-    kvl_status_t status = KVL_OK;
+    kvl_status_t status;
     unsigned i;
 
     pair->state = KVL_PAIR_OPENING;
+    status      = files_check(1u + link->terms.sg_endpoints);
     for (i = 0; status == KVL_OK && i <= link->terms.sg_endpoints; i++) {
         status = kvl_line_open(link, &link->lines[pair->first + i], &pair->addr);
         if (status == KVL_OK) {

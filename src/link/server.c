@@ -15,8 +15,6 @@
  * accepted endpoint has the handshake's time to say which session it belongs to. */
 
 #define WAITING_MAX 4096 /* connection requests not yet accepted */
-#define FILES_SPARE 32   /* for what UCX opens by itself, a lane that is renewed, ... */
-#define FILES_PER_ENDPOINT 3
 
 /* ---- endpoints ---- */
 
@@ -132,7 +130,6 @@ static void server_conn(kvl_conn_t *conn, uint64_t client_id, void *arg)
     server->waiting_count++;
 }
 
-/* UCX aborts the process, or serves nobody any more, when it cannot open a file. */
 static bool server_has_files(const kvl_server_t *server, unsigned endpoints)
 {
     const kvl_list_t *node;
@@ -143,7 +140,7 @@ static bool server_has_files(const kvl_server_t *server, unsigned endpoints)
 
         endpoints += agreed > session->guest_count ? agreed - session->guest_count : 0; /* they will come */
     }
-    return kvl_files_left(FILES_SPARE + FILES_PER_ENDPOINT * endpoints);
+    return kvl_ucx_has_files(endpoints);
 }
 
 static bool server_has_connections(const kvl_server_t *server, unsigned sg_endpoints)
@@ -210,7 +207,7 @@ static bool server_wants(kvl_server_t *server, const kvl_conn_t *conn, uint64_t 
                 kvl_server_resumes(server, KVL_CLIENT_NONCE(client_id))) &&
                server_has_files(server, 1);
     }
-    return kvl_files_left(FILES_SPARE) && kvl_server_expects(server, client_id, target_p) != NULL;
+    return kvl_ucx_has_files(0) && kvl_server_expects(server, client_id, target_p) != NULL;
 }
 
 static void server_accept(kvl_server_t *server, kvl_conn_t *conn, uint64_t client_id)

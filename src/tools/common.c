@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,11 +29,26 @@ static bool setting_add(const char *name, const char *value)
     return getenv(name) == NULL && setenv(name, value, 1) == 0;
 }
 
+/* UCX takes SIGHUP for its own when it is loaded, also where nohup had it ignored: looked at before that. */
+static bool hangup_ignored;
+
+static void look_at_hangup(void)
+{
+    struct sigaction action;
+
+    hangup_ignored = sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = look_at_hangup;
+
 static void start_anew(char **argv)
 {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
+    if (hangup_ignored) {
+        signal(SIGHUP, SIG_IGN);
+    }
     if (length > 0) {
         path[length] = '\0';
         (void)execv(path, argv);
@@ -56,6 +72,7 @@ static void raise_files(void)
 static const char *const early[][2] = {
     {"UCX_MEM_MMAP_HOOK_MODE", "none"}, /* hooks can deadlock the start */
     {"UCX_ERROR_SIGNALS", ""},          /* a crash is for the user's debugger */
+    {"UCX_DEBUG_SIGNO", "0"},           /* a hangup ends a program, or nohup has it ignored */
     {"UCX_LOG_FILE", "stderr"},         /* standard output is for results */
 };
 

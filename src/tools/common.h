@@ -17,7 +17,7 @@ enum {
 /* First call of every main(): sees to it that no socket becomes standard input, output or error where
  * these are closed; and starts the program anew, once, with the environment that UCX reads
  * while it is loaded (before main), where the user set nothing: no memory hooks, which can deadlock
- * the start-up, no signal handlers of UCX, and its log on standard error instead of standard output.
+ * the start-up, no signal handlers of UCX (SIGHUP is as it was), and its log on standard error instead of standard output.
  * Also lets a server listen again on the port of one that was killed, whose old connections still
  * wait for their end, and raises the limit of open files to what is allowed: each endpoint takes one
  * or two. */

@@ -2,6 +2,7 @@
 #include "ucx/private.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 
 #include <limits.h>
@@ -139,4 +140,14 @@ unsigned kvl_ucx_connections_max(void)
 {
     pthread_once(&connections_once, connections_set);
     return connections > CONNECTIONS_SPARE ? connections - CONNECTIONS_SPARE : 1;
+}
+
+/* ---- files ---- */
+
+#define FILES_SPARE        32 /* for a lane that is renewed, a descriptor that UCX dups for a moment, ... */
+#define FILES_PER_ENDPOINT 3
+
+bool kvl_ucx_has_files(unsigned endpoints)
+{
+    return kvl_files_left(FILES_SPARE + FILES_PER_ENDPOINT * endpoints);
 }

@@ -52,6 +52,9 @@ typedef struct {
 /* ---- process (process.c) ---- kvl_ucx_version() and kvl_ucx_path() are there too */
 /* Endpoints that one worker may have; UCX breaks at more. */
 unsigned kvl_ucx_connections_max(void);
+/* Is there room for the files of @a endpoints more, and for what UCX opens by itself? Without, UCX aborts the
+ * process or serves nobody any more. Any thread. */
+bool kvl_ucx_has_files(unsigned endpoints);
 
 /* KVL_ERR_UNSUPPORTED if two different libucp are in the process; both paths in the error text.
  * Thread: any. */

@@ -18,10 +18,10 @@
 #define ARGS_MAX 48
 #define GONE_MS  20000
 
-/* the path of a program, and its argv */
+/* the path of a program, a name with a slash is one, and its argv */
 static const char *prepare(const char *name, const char *const args[], const char *argv[ARGS_MAX])
 {
-    const char *path = shim_built(name);
+    const char *path = strchr(name, '/') ? name : shim_built(name);
     unsigned i;
 
     if (access(path, X_OK) != 0) {

@@ -15,7 +15,7 @@ typedef struct {
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Starts it; @a args are what follows the name and end with NULL. @a input: a file, or NULL. */
+/* Starts it, @a name is in the build folder or has a slash; @a args are what follows the name and end with NULL. @a input: a file, or NULL. */
 void program_start(program_t *program, const char *name, const char *const args[],
                    const char *input);
 /* Starts it with standard input, output and error closed. */

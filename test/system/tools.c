@@ -379,6 +379,44 @@ TEST(kvlane_get, leaves_nothing_behind_when_a_signal_ends_it)
     close(watch);
 }
 
+TEST(kvlane_hangup, ends_a_tool_unless_it_is_ignored)
+{
+    void (*before)(int) = signal(SIGHUP, SIG_IGN);
+    program_t server;
+
+    program_start(&server, "kvlaned", ARGS("-l", "127.0.0.1:0", "-m", "64M"), NULL);
+    program_ready(&server, address, sizeof(address));
+    kill(server.pid, SIGHUP);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "key"), out, err), 1);
+    CHECK_MSG(strstr(out, "no") != NULL, "%s", err);
+    kill(server.pid, SIGTERM);
+    CHECK_EQ(program_end(&server, out, err), 0);
+
+    signal(SIGHUP, SIG_DFL);
+    program_start(&server, "kvlaned", ARGS("-l", "127.0.0.1:0", "-m", "64M"), NULL);
+    program_ready(&server, address, sizeof(address));
+    kill(server.pid, SIGHUP);
+    CHECK_EQ(program_end(&server, out, err), 256 + SIGHUP);
+    signal(SIGHUP, before);
+}
+
+/* a client without files blames itself, not the node */
+TEST(kvlane_files, are_named_when_there_are_too_few)
+{
+    static const char *const limits[] = {"40", "60"}; /* at the first endpoint, at the others */
+    char kvlane[512], script[64];
+
+    snprintf(kvlane, sizeof(kvlane), "%s", shim_built("kvlane"));
+    start_node("tcp");
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(script, sizeof(script), "ulimit -n %s; exec \"$@\"", limits[i]);
+        CHECK_EQ(program_run("/bin/sh", ARGS("-c", script, "sh", kvlane, "-s", address, "exists", "key"), out,
+                             err), 1);
+        CHECK_MSG(strstr(err, "no files are left") && strstr(err, "ulimit -n") && strstr(err, limits[i]),
+                  "%s", err);
+    }
+}
+
 TEST(kvlane_put, refuses_an_empty_file_and_one_that_is_not_there)
 {
     start_node("tcp");

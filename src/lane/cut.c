@@ -24,17 +24,18 @@ static uint64_t cut_limit(const kvl_move_t *move, kvl_mode_t mode, uint64_t chun
 }
 
 /* may the op that ends where @a last ends go on with @a next? */
-static bool cut_continues(const kvl_piece_t *last, const kvl_piece_t *next, kvl_mode_t mode)
+static bool cut_continues(const kvl_piece_t *last, const kvl_piece_t *next, bool gather)
 {
     if (last->remote_offset + last->length != next->remote_offset) {
         return false;
     }
-    return mode == KVL_MODE_IS_MESSAGE ||
+    return gather ||
            ((char *)last->address + last->length == (char *)next->address &&
             last->mems == next->mems);
 }
 
-void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk_bytes, kvl_cut_t *cut)
+void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, bool gather, uint64_t chunk_bytes,
+                  kvl_cut_t *cut)
 {
     const kvl_piece_t *piece = &move->pieces[move->piece];
     uint64_t limit;
@@ -56,7 +57,7 @@ void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk_bytes,
         cut->piece_at = 0;
         cut->piece++;
         if (cut->piece == move->piece_count || cut->length == limit ||
-            !cut_continues(piece, piece + 1, mode)) {
+            !cut_continues(piece, piece + 1, gather)) {
             return;
         }
         piece++;

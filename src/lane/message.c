@@ -10,26 +10,6 @@
  * its bytes. A get asks, and is out until the reply's bytes are in the pieces; the reply may come before
  * UCX says that the request was sent. */
 
-static kvl_status_t op_iov_reserve(kvl_op_t *op, size_t count)
-{
-    kvl_iov_t *iov;
-    size_t capacity = op->iov_capacity ? op->iov_capacity : 16;
-
-    if (count <= op->iov_capacity) {
-        return KVL_OK;
-    }
-    while (capacity < count) {
-        capacity *= 2;
-    }
-    iov = kvl_realloc(op->iov, capacity * sizeof(*iov));
-    if (!iov) {
-        return kvl_error(KVL_ERR_NO_MEMORY, "op: %zu pieces", count);
-    }
-    op->iov          = iov;
-    op->iov_capacity = capacity;
-    return KVL_OK;
-}
-
 /* With a bounce, iov[0] is the bounce and the pieces follow. */
 kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
 {
@@ -39,7 +19,7 @@ kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
     size_t first         = carry == KVL_CARRY_PACK ? 1 : 0;
     kvl_status_t status;
 
-    status = op_iov_reserve(op, cut->count + first);
+    status = kvl_op_iov(op, cut->count + first);
     if (status != KVL_OK) {
         return status;
     }

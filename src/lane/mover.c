@@ -271,15 +271,16 @@ static kvl_mode_t move_mode(const kvl_mover_t *mover, const kvl_move_t *move)
 static kvl_endpoint_t *lane_endpoint(kvl_mover_t *mover, const kvl_move_t *move, kvl_mode_t mode,
                                      kvl_cut_t *cut)
 {
+    bool gather = mode == KVL_MODE_IS_MESSAGE || mover->params.gathers;
     kvl_endpoint_t *endpoint;
 
     if (mover->rails.several) {
-        kvl_cut_next(move, mode, kvl_rails_chunk(mover, move), cut);
+        kvl_cut_next(move, mode, gather, kvl_rails_chunk(mover, move), cut);
         return kvl_rails_endpoint(mover, move, cut->length);
     }
     endpoint = kvl_sched_endpoint(&mover->sched, move, KVL_RAILS_ALL);
     if (endpoint) {
-        kvl_cut_next(move, mode, mover->params.chunk_bytes, cut);
+        kvl_cut_next(move, mode, gather, mover->params.chunk_bytes, cut);
     }
     return endpoint;
 }

@@ -66,6 +66,26 @@ kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *m
     return op;
 }
 
+kvl_status_t kvl_op_iov(kvl_op_t *op, size_t count)
+{
+    kvl_iov_t *iov;
+    size_t capacity = op->iov_capacity ? op->iov_capacity : 16;
+
+    if (count <= op->iov_capacity) {
+        return KVL_OK;
+    }
+    while (capacity < count) {
+        capacity *= 2;
+    }
+    iov = kvl_realloc(op->iov, capacity * sizeof(*iov));
+    if (!iov) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "op: %zu pieces", count);
+    }
+    op->iov          = iov;
+    op->iov_capacity = capacity;
+    return KVL_OK;
+}
+
 static void op_free(kvl_op_t *op)
 {
     kvl_mover_t *mover = op->mover;

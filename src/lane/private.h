@@ -82,6 +82,8 @@ kvl_status_t kvl_ops_create(kvl_mover_t *mover, kvl_endpoint_t *endpoint);
 void kvl_ops_destroy(kvl_mover_t *mover);
 /* The endpoint has credit, so it has an idle op. */
 kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *move);
+/* Room for @a count pieces in op->iov. KVL_ERR_NO_MEMORY. */
+kvl_status_t kvl_op_iov(kvl_op_t *op, size_t count);
 /* Nothing of it was posted. */
 void kvl_op_drop(kvl_op_t *op);
 /* What it waited for (KVL_OP_*) came back: @a status counts, and ends the op if that was the last. */

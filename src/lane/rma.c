@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* onesided: one op is one contiguous put or get. */
+/* onesided: one op is one put or get of a range at the peer; where the mover gathers, of many pieces here. */
 
 static void rma_done(kvl_req_t *req, kvl_status_t status)
 {
@@ -28,6 +28,16 @@ kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
                                 .remote  = move->remote->base[endpoint->rail] + cut->remote_offset,
                                 .rkey    = rma_key(endpoint, move->remote)};
 
+    if (cut->count > 1 && op->mover->params.gathers) {
+        kvl_status_t status = kvl_op_iov(op, cut->count);
+
+        if (status != KVL_OK) {
+            return status;
+        }
+        kvl_cut_iov(move, cut, op->iov);
+        rma.iov       = op->iov;
+        rma.iov_count = cut->count;
+    }
     if (!rma.rkey) {
         return kvl_error(KVL_ERR_RAIL,
                          "%s endpoint %u: no key for region %u of the peer on rail %u",

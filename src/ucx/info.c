@@ -16,7 +16,7 @@
  * memory by itself, given memory that the peer exposed for it (shared memory: allocated by UCX).
  * What is not in the table moves by messages.
  *
- *   posix, sysv   put: every version. get: the old protocols read directly, the new emulate it
+ *   posix, sysv   copies of our own (rma.c)
  *   rc, dc        put: every version; from 1.23 large ones may go to the tcp lane that is there for
  *                 the wire-up, unless TCP_PUT_ENABLE=n. get: the old protocols read directly (seen
  *                 with 1.13 and 1.18); the new ones emulate it up to 1.18, nobody looked since
@@ -37,8 +37,8 @@ typedef struct {
 
 /* in order of preference: the first that an endpoint has carries its bulk data */
 static const onesided_t onesided_rows[] = {
-    {"posix", API_ALL, UCP_VERSION(1, 16), API_ALL, true},
-    {"sysv", API_ALL, UCP_VERSION(1, 16), API_ALL, true},
+    {"posix", API_ALL, API_ALL, API_ALL, true},
+    {"sysv", API_ALL, API_ALL, API_ALL, true},
     {"rc_mlx5", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
     {"rc_verbs", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
     {"dc_mlx5", API_ALL, UCP_VERSION(1, 19), UCP_VERSION(1, 23), false},
@@ -217,7 +217,6 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)
     info_judge(ep->worker, &lanes, &info);
     lanes_list(&lanes, info.detail, sizeof(info.detail));
     ep->shared = info.shared_memory; /* rma.c and rkey.c say why */
-    ep->maps   = info.shared_memory && !get_is_native(ep->worker, lanes_bulk(&lanes));
-    *info_p        = info;
+    *info_p    = info;
     return KVL_OK;
 }

@@ -63,8 +63,7 @@ struct kvl_ep {
     void (*failed)(kvl_ep_t *ep, kvl_status_t status, void *arg);
     void *arg;
     bool told;                /* failed() ran */
-    bool shared;              /* over shared memory: puts carry MULTI_SEND, keys are mapped */
-    bool maps;                /* gets read the peer's shared memory through its mapping */
+    bool shared;              /* over shared memory: keys are mapped, puts and gets are copies */
     unsigned pending;         /* requests that are not done */
     unsigned receiving;       /* ... of them, those that wait for the peer's bytes */
     int64_t connect_delay_ns; /* fault ep.connect:delay, spent by the first flush */

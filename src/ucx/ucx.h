@@ -146,10 +146,12 @@ kvl_worker_t *kvl_ep_worker(const kvl_ep_t *ep);
 /* remote address as text, "?" if unknown */
 void kvl_ep_peer(const kvl_ep_t *ep, char *text, size_t size);
 
-/* One contiguous put or get; length > 0. mem may be NULL (unregistered). */
+/* One put or get of a range at the peer; length > 0. mem may be NULL (unregistered). */
 typedef struct {
     void *address;
-    size_t length;
+    size_t length;        /* of all */
+    const kvl_iov_t *iov; /* local pieces in place of address; only where shared_memory is (kvl_ep_info()) */
+    size_t iov_count;
     const kvl_mem_t *mem;
     uint64_t remote;
     kvl_rkey_t *rkey; /* of this endpoint */

@@ -87,6 +87,54 @@ TEST(ucx_move, puts_and_gets_every_byte_over_shared_memory)
     move_put_get("shm");
 }
 
+/* pieces of odd lengths, apart here and in a row there */
+static void move_pieces(const char *rails, bool takes)
+{
+    static const size_t lengths[] = {1, 4296, 63, 7777};
+    pair_t pair;
+    window_t window;
+    waiter_t op;
+    kvl_ep_info_t info;
+    kvl_iov_t iov[4];
+    kvl_rma_t rma;
+    size_t at = 0;
+
+    REQUIRE(pair_open(&pair, rails, NULL) == KVL_OK);
+    REQUIRE(pair_connect(&pair, 1) == KVL_OK);
+    REQUIRE(kvl_ep_info(pair.a[0], &info) == KVL_OK); /* a link does: only then it is known */
+    window_open(&pair, &window);
+    for (unsigned i = 0; i < 4; i++) {
+        iov[i] = (kvl_iov_t){window.buffer + at, lengths[i]};
+        at += lengths[i] + 100;
+        pair_fill(iov[i].address, iov[i].length, i);
+    }
+    rma           = window_rma(&window, 5, at - 400);
+    rma.iov       = iov;
+    rma.iov_count = 4;
+    waiter_init(&op);
+    CHECK_EQ(pair_wait(&pair, &op, kvl_ep_put(pair.a[0], &rma, &op.req)), takes ? KVL_OK : KVL_ERR_UNSUPPORTED);
+    if (takes) {
+        CHECK_EQ(pair_flush(&pair, pair.a[0]), KVL_OK);
+        for (unsigned i = 0; i < 4; i++) {
+            memset(iov[i].address, 0, iov[i].length);
+        }
+        waiter_init(&op);
+        CHECK_EQ(pair_wait(&pair, &op, kvl_ep_get(pair.a[0], &rma, &op.req)), KVL_OK);
+        for (unsigned i = 0; i < 4; i++) {
+            CHECK(pair_same(iov[i].address, iov[i].length, i));
+        }
+    }
+    CHECK_EQ(kvl_ep_pending(pair.a[0]), 0);
+    window_close(&window);
+    pair_close(&pair);
+}
+
+TEST(ucx_move, takes_pieces_in_one_op_over_shared_memory_alone)
+{
+    move_pieces("shm", true);
+    move_pieces("tcp", false);
+}
+
 TEST(ucx_move, puts_and_gets_every_byte_over_verbs)
 {
     pair_needs_rdma();

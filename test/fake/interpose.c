@@ -8,7 +8,8 @@
  * callback is wrapped, so that an op is outstanding from the call to its completion. An op that
  * completes inside of the call was outstanding during the call.
  *
- * Data ops, per endpoint: ucp_put_nbx, ucp_get_nbx, an active message with id 3 (put) until it is
+ * Data ops, per endpoint: ucp_put_nbx, ucp_get_nbx, ucp_rkey_ptr (before each copy over shared memory, and
+ * once or twice besides), an active message with id 3 (put) until it is
  * sent, one with id 4 (get) until the message with id 5 that answers it was received on that
  * endpoint. "reply": ids 5 sent. "receive": rendezvous messages being received. Ids 1 and 2 are
  * control. (src/wire/wire.h names the ids.)
@@ -50,6 +51,11 @@ typedef struct {
 } ep_record_t;
 
 typedef struct {
+    ucp_rkey_h handle;
+    size_t ep;
+} key_record_t;
+
+typedef struct {
     void *items;
     size_t count, capacity, size;
 } table_t;
@@ -58,6 +64,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static table_t contexts     = {.size = sizeof(context_record_t)};
 static table_t workers      = {.size = sizeof(worker_record_t)};
 static table_t eps          = {.size = sizeof(ep_record_t)};
+static table_t keys         = {.size = sizeof(key_record_t)};
 static counter_t mems, rkeys, listeners, requests;
 
 #define NONE SIZE_MAX
@@ -158,7 +165,7 @@ static void *real(const char *name)
 
 /* ---- ops ---- */
 
-typedef enum { OP_PUT, OP_GET, OP_AM_PUT, OP_AM_GET, OP_REPLY, OP_RECEIVE, OP_CONTROL } op_kind_t;
+typedef enum { OP_PUT, OP_GET, OP_COPY, OP_AM_PUT, OP_AM_GET, OP_REPLY, OP_RECEIVE, OP_CONTROL } op_kind_t;
 
 typedef struct {
     size_t ep;
@@ -516,14 +523,34 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *rkey_buffer, ucp_rkey_h
     ucs_status_t status = call(ep, rkey_buffer, rkey_p);
 
     if (status == UCS_OK) {
-        count(&rkeys, true);
+        pthread_mutex_lock(&lock);
+        *(key_record_t *)table_at(&keys, table_add(&keys)) = (key_record_t){*rkey_p, table_find(&eps, ep)};
+        count_up(&rkeys);
+        pthread_mutex_unlock(&lock);
     }
+    return status;
+}
+
+/* what is copied then is over before the endpoint is used again: see who calls it */
+ucs_status_t ucp_rkey_ptr(ucp_rkey_h rkey, uint64_t remote_addr, void **local_addr_p)
+{
+    static const ucp_request_param_t none = {.op_attr_mask = 0};
+    REAL(ucp_rkey_ptr);
+    ucs_status_t status = call(rkey, remote_addr, local_addr_p);
+    size_t index;
+
+    pthread_mutex_lock(&lock);
+    index = table_find(&keys, rkey);
+    index = index == NONE ? NONE : ((key_record_t *)table_at(&keys, index))->ep;
+    pthread_mutex_unlock(&lock);
+    op_end(op_begin(index, OP_COPY, 0, &none), status);
     return status;
 }
 
 void ucp_rkey_destroy(ucp_rkey_h rkey)
 {
     REAL(ucp_rkey_destroy);
+    table_close(&keys, rkey);
     count(&rkeys, false);
     call(rkey);
 }

@@ -12,6 +12,9 @@
 enum { CTRL, DATA, SG };
 
 #define ENDPOINTS 8 /* KVLANE_SG_ENDPOINTS, by default */
+#define ITEMS     640
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
 
 /* ---- runs ---- */
 
@@ -136,7 +139,7 @@ static unsigned check_endpoints(const json_t *report)
         }
         if (lane == SG) {
             sg++;
-            busy += data > 0;
+            busy += data >= ITEMS / ENDPOINTS / 4; /* looks at a mapping are few */
             CHECK_MSG(interpose_count(ep, "data", "max") <= 1, "an sg endpoint had %d ops",
                       (int)interpose_count(ep, "data", "max"));
             CHECK(interpose_count(ep, "reply", "max") <= 1);
@@ -164,7 +167,7 @@ static void run_perftest(const interpose_t *interpose, const char *rails, const 
                            "-b",
                            "32",
                            "-n",
-                           "640",
+                           TEXT_OF(ITEMS),
                            NULL};
     box_child_t child   = {.pid = 0};
     box_setting_t set[] = {interpose->settings[0], interpose->settings[1], {NULL, NULL}};
@@ -177,7 +180,7 @@ static void run_perftest(const interpose_t *interpose, const char *rails, const 
     result = json_loads(line, 0, NULL);
     REQUIRE(result != NULL);
     CHECK_EQ(number(result, "wrong_bytes"), 0);
-    CHECK_EQ(number(result, "verified_bytes"), 640 * 61 * 4296);
+    CHECK_EQ(number(result, "verified_bytes"), ITEMS * 61 * 4296);
     CHECK_EQ(number(result, "endpoints"), ENDPOINTS);
     json_decref(result);
     code = box_wait(&child, 30000);

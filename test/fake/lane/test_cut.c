@@ -18,7 +18,7 @@ static kvl_cut_t cut_at(const kvl_piece_t *pieces, size_t count, kvl_mode_t mode
                        .piece_at     = at};
     kvl_cut_t cut;
 
-    kvl_cut_next(&move, mode, chunk, &cut);
+    kvl_cut_next(&move, mode, mode == KVL_MODE_IS_MESSAGE, chunk, &cut);
     return cut;
 }
 
@@ -99,7 +99,7 @@ TEST(cut, of_a_part_of_a_value_ends_at_the_chunks_of_the_value)
     kvl_move_t move            = {.pieces = pieces, .piece_count = 1, .value_offset = 700};
     kvl_cut_t cut;
 
-    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, 128, &cut);
+    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, true, 128, &cut);
     CHECK_EQ(cut.length, 700 + 128 - 777);
 }
 
@@ -122,7 +122,7 @@ TEST(cut, lists_its_pieces_with_both_ends_trimmed)
     kvl_cut_t cut;
     kvl_iov_t iov[3];
 
-    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, 80, &cut);
+    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, true, 80, &cut);
     REQUIRE(cut.count == 3);
     kvl_cut_iov(&move, &cut, iov);
     CHECK(iov[0].address == local + 90);

@@ -33,6 +33,7 @@ static void world_make(void)
     stage.params.data_depth  = dice(6);
     stage.params.put_mode    = dice(2) ? KVL_MODE_IS_ONESIDED : KVL_MODE_IS_MESSAGE;
     stage.params.get_mode    = dice(2) ? KVL_MODE_IS_ONESIDED : KVL_MODE_IS_MESSAGE;
+    stage.params.gathers     = dice(2);
     stage.params.iov_is_fast = dice(2);
     stage.params.recv_bounce = dice(3) == 0;
     REQUIRE(kvl_mover_create(&stage.params, &stage.mover) == KVL_OK);

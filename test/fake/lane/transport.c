@@ -97,6 +97,24 @@ static uint64_t am_offset(const kvl_data_head_t *head)
     return head->offset + (head->scope ? 0 : head->token);
 }
 
+/* the pieces of a put or get, from or to @a bytes */
+static void rma_copy(const fake_op_t *op, uint8_t *bytes, bool gather)
+{
+    kvl_iov_t whole      = {op->rma.address, op->rma.length};
+    const kvl_iov_t *iov = op->iov ? op->iov : &whole;
+    size_t left          = op->rma.length, i;
+
+    for (i = 0; left; i++, bytes += iov[i - 1].length) {
+        REQUIRE(i < (op->iov ? op->iov_count : 1) && iov[i].length <= left);
+        if (gather) {
+            memcpy(bytes, iov[i].address, iov[i].length);
+        } else {
+            memcpy(iov[i].address, bytes, iov[i].length);
+        }
+        left -= iov[i].length;
+    }
+}
+
 static void put_flies(const fake_op_t *op)
 {
     fake_flight_t *flight = &fake.flights[fake.flight_count++];
@@ -104,7 +122,7 @@ static void put_flies(const fake_op_t *op)
     REQUIRE(fake.flight_count < FAKE_OPS);
     *flight =
         (fake_flight_t){op->serial, rma_offset(op), op->rma.length, op->ep, malloc(op->rma.length)};
-    memcpy(flight->bytes, op->rma.address, op->rma.length);
+    rma_copy(op, flight->bytes, true);
 }
 
 static void flights_land(const kvl_ep_t *ep, uint64_t before)
@@ -162,7 +180,7 @@ static void op_lands(const fake_op_t *op)
         put_flies(op);
         break;
     case FAKE_GET:
-        memcpy(op->rma.address, remote_at(rma_offset(op), op->rma.length), op->rma.length);
+        rma_copy(op, remote_at(rma_offset(op), op->rma.length), false);
         break;
     case FAKE_AM:
         am_lands(op);
@@ -232,7 +250,12 @@ static kvl_status_t op_post(fake_op_t *op)
 
 kvl_status_t kvl_ep_put(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
 {
-    fake_op_t op = {.kind = FAKE_PUT, .ep = ep, .req = req, .rma = *rma};
+    fake_op_t op = {.kind      = FAKE_PUT,
+                    .ep        = ep,
+                    .req       = req,
+                    .rma       = *rma,
+                    .iov       = rma->iov,
+                    .iov_count = rma->iov_count};
 
     fake.puts++;
     CHECK(rma->rkey == fake.rkeys[0]);
@@ -241,7 +264,12 @@ kvl_status_t kvl_ep_put(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
 
 kvl_status_t kvl_ep_get(kvl_ep_t *ep, const kvl_rma_t *rma, kvl_req_t *req)
 {
-    fake_op_t op = {.kind = FAKE_GET, .ep = ep, .req = req, .rma = *rma};
+    fake_op_t op = {.kind      = FAKE_GET,
+                    .ep        = ep,
+                    .req       = req,
+                    .rma       = *rma,
+                    .iov       = rma->iov,
+                    .iov_count = rma->iov_count};
 
     fake.gets++;
     CHECK(rma->rkey == fake.rkeys[0]);
@@ -353,7 +381,7 @@ bool fake_touches(const void *address, size_t length)
     for (i = 0; i < fake.op_count; i++) {
         const fake_op_t *op = &fake.ops[i];
 
-        if ((op->kind == FAKE_PUT || op->kind == FAKE_GET) &&
+        if ((op->kind == FAKE_PUT || op->kind == FAKE_GET) && !op->iov &&
             overlaps(op->rma.address, op->rma.length, address, length)) {
             return true;
         }

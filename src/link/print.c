@@ -49,8 +49,16 @@ static lane_sum_t pair_sum(const kvl_pair_t *pair, kvl_lane_kind_t lane)
     return sum;
 }
 
+static unsigned pair_peer_mtu(const kvl_pair_t *pair)
+{
+    const kvl_link_t *link = pair->link;
+
+    return pair->target < link->peer_rail_count ? link->peer_rails[pair->target].mtu : 0;
+}
+
 static void print_pair_json(const kvl_pair_t *pair, uint64_t retries, FILE *stream)
 {
+    char address[80];
     unsigned lane;
 
     fputs("{", stream);
@@ -59,6 +67,9 @@ static void print_pair_json(const kvl_pair_t *pair, uint64_t retries, FILE *stre
     kvl_json_member("state", kvl_pair_state_name(pair->state), ", ", stream);
     kvl_json_member("health", kvl_health_name(pair->health.state), ", ", stream);
     kvl_json_member("cause", pair->cause, ", ", stream);
+    kvl_addr_format((const struct sockaddr *)&pair->addr.storage, address, sizeof(address));
+    kvl_json_member("peer_address", pair->addr.length ? address : "", ", ", stream);
+    fprintf(stream, "\"peer_mtu\": %u, ", pair_peer_mtu(pair));
     fprintf(stream, "\"ups\": %" PRIu64 ", \"fails\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"lanes\": {",
             pair->ups, pair->fails, retries);
     for (lane = KVL_LANE_DATA; lane < KVL_LANE_COUNT; lane++) {

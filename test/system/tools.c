@@ -2,6 +2,8 @@
 #include "shim/shim.h"
 #include "system/program.h"
 
+#include <kvlane/node.h>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -434,6 +436,70 @@ TEST(kvlane_stat, fails_with_1_when_nobody_is_there)
 {
     CHECK_EQ(program_run("kvlane", ARGS("-T", "2", "-s", "127.0.0.1:9", "stat"), out, err), 1);
     CHECK_MSG(strstr(err, "127.0.0.1:9") != NULL, "%s", err);
+}
+
+/* ---- rails that are not there ---- */
+
+static bool has_rdma(void)
+{
+    DIR *dir = opendir("/sys/class/infiniband");
+    const struct dirent *entry;
+    bool has = false;
+
+    while (dir && (entry = readdir(dir))) {
+        has |= entry->d_name[0] != '.';
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return has;
+}
+
+/* no way around: nothing falls back to tcp, and what there is is said */
+static void refuses_rails(const char *name, const char *const args[], int expected)
+{
+    int code = program_run(name, args, out, err);
+
+    CHECK_MSG(code == expected, "%s: exit %d, %s%s", name, code, out, err);
+    CHECK_MSG(strstr(expected == 1 ? err : out, "there is: ") && strstr(expected == 1 ? err : out, "lo (tcp, up)"),
+              "%s: %s%s", name, out, err);
+}
+
+TEST(tools_rails, are_refused_by_all_tools_where_there_is_no_rdma)
+{
+    static const char *const rails[] = {"rdma", "rc", "mlx5_0:1"};
+
+    if (has_rdma()) {
+        SKIP("there is an RDMA device here");
+    }
+    for (size_t i = 0; i < sizeof(rails) / sizeof(rails[0]); i++) {
+        setenv("KVLANE_RAILS", rails[i], 1);
+        refuses_rails("kvlaned", ARGS("-l", "127.0.0.1:0", "-m", "64M"), 1);
+        refuses_rails("kvlane", ARGS("-s", "127.0.0.1:9", "stat"), 1);
+        refuses_rails("kvlane_info", ARGS("-s", "127.0.0.1:9"), 1);
+        refuses_rails("kvlane_info", ARGS("-c"), 1);
+        refuses_rails("kvlane_perftest", ARGS("-p", "0"), 1);
+        refuses_rails("kvlane_perftest", ARGS("127.0.0.1:9", "-t", "put"), 1);
+        refuses_rails("kvlane_info", ARGS("--doctor"), 2); /* a finding, a failure */
+    }
+}
+
+TEST(engine_create, refuses_rails_where_there_is_no_rdma)
+{
+    kvl_node_params_t node_params = {.listen = "127.0.0.1:0", .memory_bytes = 64u << 20};
+    kvl_engine_t *engine          = NULL;
+    kvl_node_t *here              = NULL;
+
+    KEEPS("UCX is loaded");
+    if (has_rdma()) {
+        SKIP("there is an RDMA device here");
+    }
+    setenv("KVLANE_RAILS", "rc", 1);
+    CHECK_EQ(kvl_engine_create(NULL, &engine), KVL_ERR_NO_DEVICE);
+    CHECK_HAS(kvl_error_text(), "no rail rc is here; there is: ");
+    CHECK_HAS(kvl_error_text(), "lo (tcp, up)");
+    CHECK_EQ(kvl_node_create(&node_params, &here), KVL_ERR_NO_DEVICE);
+    CHECK(engine == NULL && here == NULL);
 }
 
 /* ---- kvlane_info ---- */

@@ -52,6 +52,7 @@ static const kvl_plugin_t table = {
     .cache_submit = kvl_cache_submit,
     .cache_stat = kvl_cache_stat,
     .cache_session = kvl_cache_session,
+    .cache_rails = kvl_cache_rails,
     .node_create = kvl_node_create,
     .node_address = kvl_node_address,
     .node_run = kvl_node_run,

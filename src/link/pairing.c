@@ -185,7 +185,8 @@ kvl_status_t kvl_pairs_make(kvl_link_t *link)
     for (i = 0; i < count; i++) {
         kvl_pair_t before = link->pairs[i];
 
-        link->pairs[i] = (kvl_pair_t){.link = link, .rail = i, .first = 1 + i * endpoints};
+        link->pairs[i] = (kvl_pair_t){
+            .link = link, .rail = i, .first = 1 + i * endpoints, .ups = before.ups, .fails = before.fails};
         kvl_list_init(&link->pairs[i].call.link);
         if (!link->several) {
             pair_set(&link->pairs[i], 0, &link->addr);

@@ -530,6 +530,27 @@ TEST(kvlane_info_config, names_every_setting_and_what_ucx_gets)
     CHECK_MSG(strstr(out, "TCP_TX_SEG_SIZE"), "%s", out);
 }
 
+/* of a session that moved nothing but its self-test: no errors */
+static void has_counters(const json_t *json)
+{
+    const json_t *parts = json_object_get(json_object_get(json, "engine"), "parts");
+    const json_t *pair  = json_array_get(json_object_get(json_array_get(parts, 0), "pairs"), 0);
+    const json_t *lane;
+    const char *name;
+
+    CHECK_EQ(json_integer_value(json_object_get(pair, "ups")), 1);
+    CHECK_EQ(json_integer_value(json_object_get(pair, "fails")), 0);
+    CHECK(json_integer_value(json_object_get(pair, "registrations")) > 0);
+    CHECK_EQ(json_object_size(json_object_get(pair, "lanes")), 3);
+    json_object_foreach(json_object_get(pair, "lanes"), name, lane)
+    {
+        CHECK_MSG(json_integer_value(json_object_get(lane, "ops")) > 0, "%s: %s", name, out);
+        CHECK_EQ(json_integer_value(json_object_get(lane, "completions")),
+                 json_integer_value(json_object_get(lane, "ops")));
+        CHECK_EQ(json_integer_value(json_object_get(lane, "errors")), 0);
+    }
+}
+
 TEST(kvlane_info_session, shows_lanes_endpoints_and_the_node)
 {
     json_t *json;
@@ -543,6 +564,7 @@ TEST(kvlane_info_session, shows_lanes_endpoints_and_the_node)
     CHECK_STR_EQ(json_string_value(json_object_get(json, "put_mode")), "message");
     CHECK(json_is_object(json_object_get(json, "engine")));
     CHECK(json_is_object(json_object_get(json, "stat")));
+    has_counters(json);
     json_decref(json);
     CHECK_EQ(program_run("kvlane_info", ARGS("-s", address), out, err), 0);
     CHECK_MSG(strstr(out, "lane sg") && strstr(out, "bytes_total"), "%s", out);

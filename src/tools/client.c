@@ -9,15 +9,18 @@
 
 #define START_S 60 /* UCX's start has been seen to hang; nothing here may */
 
-kvl_status_t kvl_tool_open(kvl_tool_client_t *client, const char *node, const char *rails)
+kvl_status_t kvl_tool_open(kvl_tool_client_t *client, const char *node, const char *rank)
 {
     kvl_engine_params_t params = {.address = node};
     kvl_status_t status;
 
     *client = (kvl_tool_client_t){0};
     status  = kvl_config_create(&client->config);
-    if (status == KVL_OK && rails) {
-        status = kvl_config_set(client->config, "KVLANE_RAILS", rails);
+    if (status == KVL_OK && rank) {
+        status = kvl_config_set(client->config, "KVLANE_AFFINITY", "rank");
+    }
+    if (status == KVL_OK && rank) {
+        status = kvl_config_set(client->config, "KVLANE_RANK", rank);
     }
     if (status == KVL_OK) {
         params.config = client->config;

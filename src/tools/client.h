@@ -15,9 +15,10 @@ typedef struct {
     kvl_cache_t *cache;
 } kvl_tool_client_t;
 
-/* Makes the config, and the engine for @a node (NULL: none in particular). @a rails: in place of KVLANE_RAILS; NULL: as it
- * is set. What was made before a failure is for kvl_tool_disconnect(). Says nothing; the text is kvl_error_text()'s. */
-kvl_status_t kvl_tool_open(kvl_tool_client_t *client, const char *node, const char *rails);
+/* Makes the config, and the engine for @a node (NULL: none in particular). @a rank: with KVLANE_AFFINITY=rank and this
+ * KVLANE_RANK; NULL: as they are set. What was made before a failure is for kvl_tool_disconnect(). Says nothing; the text is
+ * kvl_error_text()'s. */
+kvl_status_t kvl_tool_open(kvl_tool_client_t *client, const char *node, const char *rank);
 /* Connects within @a timeout_ms (0: KVLANE_TIMEOUT). Returns an exit code; on failure, which is said, there is
  * nothing to disconnect. */
 int kvl_tool_connect(const char *name, kvl_tool_client_t *client, const char *node, int64_t timeout_ms);

@@ -82,7 +82,6 @@ int kvl_doctor(const char *node, int64_t timeout_ms, bool json)
     } else {
         json_decref(doctor.rows);
     }
-    json_decref(doctor.decision);
     kvl_rail_table_destroy(doctor.table);
     return (int)doctor.worst;
 }

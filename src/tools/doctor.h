@@ -23,8 +23,9 @@ typedef struct {
     /* what one check leaves to those behind it */
     kvl_rail_table_t *table; /* of this host, as the system tells; empty without memory */
     bool too_few_files;      /* UCX is not to be started */
-    json_t *decision; /* of the engine, NULL: it could not start, or left the choice to UCX */
-    bool started;     /* an engine could be made */
+    bool started;            /* an engine could be made */
+    bool left_to_ucx;        /* UCX's own settings choose the rails */
+    unsigned rails;          /* network rails; with more than one each is tried alone */
 } kvl_doctor_t;
 
 /* Runs all checks and prints a line for each. @a node NULL: this host alone. Returns the exit code: 0 all is well, 1 a
@@ -33,6 +34,12 @@ int kvl_doctor(const char *node, int64_t timeout_ms, bool json);
 
 /* Prints, or keeps for JSON, one finding, whose bytes beyond ascii it replaces. */
 void kvl_doctor_say(kvl_doctor_t *doctor, kvl_finding_t *finding);
+
+/* a text of a JSON object, "" if it has none */
+const char *kvl_doctor_text(const json_t *object, const char *member);
+
+/* name of the first rail that an engine's decision uses, "" if none */
+const char *kvl_doctor_first_rail(const json_t *decision);
 
 /* Is it a device that bytes of a peer may take, worth a line of its own? */
 bool kvl_doctor_shows(const kvl_rail_t *rail);
@@ -48,7 +55,7 @@ void kvl_doctor_devices(kvl_doctor_t *doctor); /* doctor_devices.c */
 void kvl_doctor_counters(kvl_doctor_t *doctor);
 void kvl_doctor_distances(kvl_doctor_t *doctor);
 void kvl_doctor_gpudirect(kvl_doctor_t *doctor);
-void kvl_doctor_rails(kvl_doctor_t *doctor); /* doctor_node.c: starts an engine */
-void kvl_doctor_node(kvl_doctor_t *doctor);
+void kvl_doctor_rails(kvl_doctor_t *doctor); /* doctor_rails.c: starts an engine */
+void kvl_doctor_node(kvl_doctor_t *doctor);  /* doctor_node.c: connects */
 
 #endif

@@ -174,7 +174,13 @@ TEST(doctor, tries_each_rail_alone_and_says_where_the_routes_go)
     setenv("KVLANE_RAILS", "lo,eth0", 1);
     json = doctor_json(ARGS("--doctor", address, "-J"));
     CHECK_STR_EQ(text_of(json, "reach lo to lo", "verdict"), "ok");
-    CHECK_STR_EQ(text_of(json, "reach eth0 to lo", "verdict"), "warn"); /* the first of two */
+    CHECK_STR_EQ(text_of(json, "reach eth0 to lo", "verdict"), "fail");
+    CHECK_HAS(text_of(json, "reach eth0 to lo", "way_out"),
+              "by lo, not by this rail: it is on another network");
+    json_decref(json);
+    setenv("KVLANE_RAILS", "eth0", 1); /* alone it gets there, but not by eth0 */
+    json = doctor_json(ARGS("--doctor", address, "-J"));
+    CHECK_STR_EQ(text_of(json, "reach eth0 to lo", "verdict"), "warn");
     CHECK_HAS(text_of(json, "reach eth0 to lo", "text"), "by lo, not by this rail");
     json_decref(json);
 }

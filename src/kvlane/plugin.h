@@ -57,6 +57,8 @@ typedef struct {
     size_t (*batch_count)(const kvl_batch_t *batch);
     kvl_status_t (*batch_item)(const kvl_batch_t *batch, size_t index, uint64_t *length_p);
     const char *(*batch_cause)(const kvl_batch_t *batch);
+    kvl_status_t (*rail_drain)(kvl_engine_t *engine, const char *rail);
+    kvl_status_t (*rail_add)(kvl_engine_t *engine, const char *rail);
     kvl_status_t (*batch_release)(kvl_batch_t *batch);
     const char *(*version)(void);
     const char *(*ucx_version)(void);

@@ -60,7 +60,9 @@ void kvl_link_rail_stat(const kvl_link_t *link, unsigned rail, kvl_rail_stat_t *
 
     snprintf(stat.name, sizeof(stat.name), "%.71s", kvl_engine_rail_name(link->engine, rail));
     snprintf(stat.peer, sizeof(stat.peer), "%.71s", pair->target_name);
-    snprintf(stat.state, sizeof(stat.state), "%s", kvl_pair_state_name(pair->state));
+    snprintf(stat.state, sizeof(stat.state), "%s",
+             pair->state == KVL_PAIR_DOWN && pair->health.state == KVL_HEALTH_DRAINED ? kvl_health_name(KVL_HEALTH_DRAINED)
+                                                                                      : kvl_pair_state_name(pair->state));
     stat.retries += link->mover ? kvl_mover_retries(link->mover, rail) : 0;
     stat.registrations = kvl_context_registrations(kvl_engine_context(link->engine, rail));
     stat.ctrl          = lane_stat(link, rail, KVL_LANE_CTRL);

@@ -95,6 +95,10 @@ static void say_reach(const session_t *session)
             snprintf(way_out, sizeof(way_out),
                      "the kernel reaches %s by %s, not by this rail: it is on another network",
                      session->address, device);
+        } else if (session->peer_mtu) { /* the node answered HELLO */
+            snprintf(way_out, sizeof(way_out),
+                     "small messages pass: look for a switch between with a smaller mtu than both "
+                     "ends, and for firewalls");
         }
         finding = kvl_finding(KVL_FOUND_FAIL, name, way_out, "%s", session->cause);
     }

@@ -254,6 +254,31 @@ kvl_status_t kvl_cache_session(kvl_cache_t *cache, kvl_session_info_t *info_p)
     return KVL_OK;
 }
 
+kvl_status_t kvl_cache_rails(kvl_cache_t *cache, kvl_rail_stat_t *stats, size_t *count_p)
+{
+    size_t room, count;
+    unsigned i;
+
+    if (!cache || !count_p || (!stats && *count_p)) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_cache_rails: %s is NULL",
+                         !cache     ? "cache"
+                         : !count_p ? "count_p"
+                                    : "stats");
+    }
+    room     = *count_p;
+    count    = kvl_engine_rails(cache->engine);
+    *count_p = count;
+    if (room < count) {
+        return kvl_error(KVL_ERR_LIMIT, "kvl_cache_rails: there are %zu rails, room is for %zu", count, room);
+    }
+    kvl_engine_enter(cache->engine);
+    for (i = 0; i < count; i++) {
+        kvl_link_rail_stat(cache->link, i, &stats[i]);
+    }
+    kvl_engine_leave(cache->engine);
+    return KVL_OK;
+}
+
 /* ---- submit ---- */
 
 /* Who destroys the cache meanwhile waits for the last one that is in it. */

@@ -114,6 +114,8 @@ void kvl_engine_listen_addr(const kvl_engine_t *engine, kvl_addr_t *addr_p);
 bool kvl_engine_rail_addr(const kvl_engine_t *engine, unsigned rail, kvl_addr_t *addr_p);
 /* The rail that the kernel would send by to @a addr; 0 if none. Asks the kernel. */
 unsigned kvl_engine_rail_to(const kvl_engine_t *engine, const kvl_addr_t *addr);
+/* Did the user take it out of use (kvl_rail_drain)? */
+bool kvl_engine_rail_is_drained(const kvl_engine_t *engine, unsigned rail);
 /* Is the rail's port up, as far as the system says? Asks the kernel: microseconds. */
 bool kvl_engine_rail_is_up(const kvl_engine_t *engine, unsigned rail);
 /* ... of the port of @a device, as UCX names it; true if nobody knows it */

@@ -25,6 +25,7 @@ typedef struct {
     kvl_watch_t watch[KVL_LANE_COUNT];
     kvl_ucx_listener_t *listener; /* NULL: the engine's own hears for it */
     kvl_addr_t listen_addr;       /* length 0: nobody can connect to it by itself */
+    bool drained;                 /* engine thread only: links use it no more */
 } kvl_engine_rail_t;
 
 struct kvl_engine {

@@ -370,3 +370,75 @@ unsigned kvl_engine_rail_to(const kvl_engine_t *engine, const kvl_addr_t *addr)
     }
     return 0;
 }
+
+/* ---- drain and add ---- */
+
+static void rails_list(const kvl_engine_t *engine, char *text, size_t size)
+{
+    size_t used = 0;
+    unsigned i;
+
+    for (i = 0; i < engine->rail_count && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", kvl_engine_rail_name(engine, i));
+    }
+}
+
+/* under the token */
+static kvl_status_t rail_set(kvl_engine_t *engine, const char *name, bool drain)
+{
+    kvl_engine_rail_t *rail = NULL;
+    unsigned i, others = 0;
+    char list[512];
+
+    for (i = 0; i < engine->rail_count; i++) {
+        if (strcmp(kvl_engine_rail_name(engine, i), name) == 0) {
+            rail = &engine->rails[i];
+        } else {
+            others += !engine->rails[i].drained;
+        }
+    }
+    if (!rail) {
+        rails_list(engine, list, sizeof(list));
+        return kvl_error(KVL_ERR_NO_DEVICE, "rail %s: this engine does not use it; it uses: %s", name, list);
+    }
+    if (drain && engine->listen_func) {
+        return kvl_error(KVL_ERR_UNSUPPORTED, "rail %s: this engine listens; drain the rail at its peers", name);
+    }
+    if (drain && !others) {
+        return kvl_error(KVL_ERR_BUSY, "rail %s: it is the last one; add another before", name);
+    }
+    rail->drained = drain;
+    return KVL_OK;
+}
+
+static kvl_status_t rail_change(kvl_engine_t *engine, const char *name, bool drain)
+{
+    kvl_status_t status;
+
+    if (!engine || !name) {
+        return kvl_error(KVL_ERR_INVALID, "rail: %s is NULL", engine ? "its name" : "engine");
+    }
+    if (kvl_engine_is_foreign(engine, drain ? "kvl_rail_drain" : "kvl_rail_add")) {
+        return kvl_error(KVL_ERR_INVALID, "rail: the engine is the parent's");
+    }
+    kvl_engine_enter(engine);
+    status = rail_set(engine, name, drain);
+    kvl_engine_leave(engine);
+    kvl_engine_wake(engine); /* links look at it in their next turn */
+    return status;
+}
+
+kvl_status_t kvl_rail_drain(kvl_engine_t *engine, const char *rail)
+{
+    return rail_change(engine, rail, true);
+}
+
+kvl_status_t kvl_rail_add(kvl_engine_t *engine, const char *rail)
+{
+    return rail_change(engine, rail, false);
+}
+
+bool kvl_engine_rail_is_drained(const kvl_engine_t *engine, unsigned rail)
+{
+    return engine->rails[rail].drained;
+}

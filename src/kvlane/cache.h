@@ -94,6 +94,15 @@ typedef struct {
 
 KVL_API kvl_status_t kvl_cache_session(kvl_cache_t *cache, kvl_session_info_t *info_p);
 
+/**
+ * Counters of each rail to the node, since the cache was created; also while there is no session.
+ * @param stats    room for *@a count_p; rails in the order of the engine's choice.
+ * @param count_p  in: room in @a stats; out: how many rails there are.
+ * @return KVL_OK, KVL_ERR_INVALID, KVL_ERR_LIMIT (too little room: only *@a count_p is written).
+ * **Thread** any. **Blocks** never for long.
+ */
+KVL_API kvl_status_t kvl_cache_rails(kvl_cache_t *cache, kvl_rail_stat_t *stats, size_t *count_p);
+
 #ifdef __cplusplus
 }
 #endif

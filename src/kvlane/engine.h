@@ -96,6 +96,42 @@ KVL_API void kvl_engine_clear_event(kvl_engine_t *engine);
 /** Prints contexts, workers, peers, endpoints, modes, depth in force and counters. */
 KVL_API void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json);
 
+/** What went over one lane of a rail, self-tests included. Of ctrl: messages, which count as complete when
+ *  they are handed over. Errors by what they cost (see status.h): the rail's own, the peer's, an item's, and
+ *  those of ops that were given up on (deadline, cancel, a reset). */
+typedef struct {
+    uint64_t ops;         /**< handed to UCX */
+    uint64_t completions; /**< of these, came back well */
+    uint64_t bytes;       /**< of these */
+    uint64_t errors_rail, errors_peer, errors_item, errors_batch;
+} kvl_lane_stat_t;
+
+/** A rail of this engine and what went over it to one peer; numbers only grow, also when it reconnects. */
+typedef struct {
+    char name[72];  /**< as in KVLANE_RAILS; its value where the choice is left to UCX */
+    char peer[72];  /**< the peer's rail that it is paired with; "": none, or never connected */
+    char state[16]; /**< "up", or why not: "off", "down", "joining", "opening", "open", "testing", "draining", "closing",
+                         "leaving", "drained" */
+    uint64_t ups, fails;    /**< how often it came up, and failed */
+    uint64_t retries;       /**< items that started over on other rails because of it */
+    uint64_t registrations; /**< of memory with it, by all of the engine */
+    kvl_lane_stat_t ctrl, data, sg;
+} kvl_rail_stat_t;
+
+/**
+ * Takes a rail out of use, for maintenance say: nothing new is posted on it, what is under way ends well, then its
+ * connections are closed. Memory stays registered with it. Returns at once; it is done when kvl_cache_rails() says
+ * "drained". Peers for which no other rail is up keep it until one is.
+ * @param rail  as in KVLANE_RAILS: one that the engine uses.
+ * @return KVL_OK (also if it is drained already), KVL_ERR_INVALID, KVL_ERR_NO_DEVICE (the text lists the rails of the
+ *         engine), KVL_ERR_BUSY (it is the last one), KVL_ERR_UNSUPPORTED (the engine listens: drain it at the peers).
+ * **Thread** any. **Blocks** never for long.
+ */
+KVL_API kvl_status_t kvl_rail_drain(kvl_engine_t *engine, const char *rail);
+/** Takes a drained rail back into use: it is tried at once, and used when its self-test passed. KVL_OK also if it is not
+ *  drained; else as kvl_rail_drain(). */
+KVL_API kvl_status_t kvl_rail_add(kvl_engine_t *engine, const char *rail);
+
 /** Called once when the batch is complete and quiet; on the thread that progresses the engine.
  *  It may submit and release; it cannot wait or destroy (see the top of this file). */
 typedef void (*kvl_batch_func_t)(kvl_batch_t *batch, void *arg);

@@ -57,6 +57,8 @@ typedef struct {
     size_t (*batch_count)(const kvl_batch_t *batch);
     kvl_status_t (*batch_item)(const kvl_batch_t *batch, size_t index, uint64_t *length_p);
     const char *(*batch_cause)(const kvl_batch_t *batch);
+    kvl_status_t (*rail_drain)(kvl_engine_t *engine, const char *rail);
+    kvl_status_t (*rail_add)(kvl_engine_t *engine, const char *rail);
     kvl_status_t (*batch_release)(kvl_batch_t *batch);
     const char *(*version)(void);
     const char *(*ucx_version)(void);
@@ -94,6 +96,7 @@ typedef struct {
         const kvl_item_t *items, size_t count, const kvl_batch_params_t *params, kvl_batch_t **batch_p);
     kvl_status_t (*cache_stat)(kvl_cache_t *cache, int64_t timeout_ms, kvl_node_stat_t *stat_p);
     kvl_status_t (*cache_session)(kvl_cache_t *cache, kvl_session_info_t *info_p);
+    kvl_status_t (*cache_rails)(kvl_cache_t *cache, kvl_rail_stat_t *stats, size_t *count_p);
 
     /* node.h */
     kvl_status_t (*node_create)(const kvl_node_params_t *params, kvl_node_t **node_p);

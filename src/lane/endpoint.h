@@ -17,6 +17,33 @@ const char *kvl_lane_name(kvl_lane_kind_t lane); /* "ctrl", "data", "sg" */
 
 typedef struct kvl_endpoint kvl_endpoint_t;
 
+/* What was done over an endpoint, or over a lane of a rail. Only ever grows. */
+typedef struct {
+    uint64_t posted;                      /* handed to UCX; ctrl: messages */
+    uint64_t done, bytes;                 /* of these came back well; their bytes */
+    uint64_t errors[KVL_GROUP_BATCH + 1]; /* came back otherwise: by what it costs (kvl_status_group_t) */
+} kvl_op_counts_t;
+
+static inline void kvl_op_counts_end(kvl_op_counts_t *counts, kvl_status_t status, uint64_t bytes)
+{
+    if (status == KVL_OK) {
+        counts->done++;
+        counts->bytes += bytes;
+    } else {
+        counts->errors[kvl_status_group(status)]++;
+    }
+}
+
+static inline uint64_t kvl_op_counts_errors(const kvl_op_counts_t *counts)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i <= KVL_GROUP_BATCH; i++) {
+        sum += counts->errors[i];
+    }
+    return sum;
+}
+
 /* What the owner (link or session) hears from the engine's workers. */
 typedef struct {
     /* an active message arrived on this endpoint */
@@ -53,8 +80,7 @@ struct kvl_endpoint {
     uint8_t echo[KVL_WIRE_HEAD_SIZE];       /* a PING, kept until it is sent */
     kvl_iov_t echo_iov;
 
-    /* counters */
-    uint64_t ops_done, bytes_done, errors;
+    kvl_op_counts_t counts;
 };
 
 /* For kvl_ep_params_t.failed; arg is the kvl_endpoint_t: hands on to its owner. */

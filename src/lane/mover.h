@@ -115,6 +115,9 @@ void kvl_mover_rail_off(kvl_mover_t *mover, unsigned rail);
 bool kvl_mover_rail_idle(const kvl_mover_t *mover, unsigned rail);
 void kvl_mover_rail_ready(kvl_mover_t *mover, unsigned rail);
 void kvl_mover_rail_on(kvl_mover_t *mover, unsigned rail);
+/* Nothing new is posted there, what is under way goes on; quiet: all of it ended and is flushed. on: takes it back. */
+void kvl_mover_rail_drain(kvl_mover_t *mover, unsigned rail);
+bool kvl_mover_rail_quiet(const kvl_mover_t *mover, unsigned rail);
 uint64_t kvl_mover_retries(const kvl_mover_t *mover, unsigned rail); /* moves that started over */
 /* The PONG to an echo arrived; KVL_ERR_PROTOCOL if there is none under way. */
 kvl_status_t kvl_mover_echoed(kvl_mover_t *mover, kvl_endpoint_t *endpoint, uint64_t number);

@@ -57,6 +57,7 @@ kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *m
     op->iov_count = op->piece_count = 0;
     op->mem                         = NULL;
     op->bounce                      = NULL;
+    endpoint->counts.posted++;
     mover->ops_out++;
     move->ops_out++;
     kvl_sched_take(&mover->sched, endpoint);
@@ -107,6 +108,7 @@ static void op_free(kvl_op_t *op)
 
 void kvl_op_drop(kvl_op_t *op)
 {
+    op->endpoint->counts.posted--;
     op_free(op);
 }
 
@@ -114,13 +116,11 @@ static void op_count(const kvl_op_t *op)
 {
     kvl_mover_stats_t *stats = &op->mover->stats;
 
+    kvl_op_counts_end(&op->endpoint->counts, op->status, op->length);
     if (op->status != KVL_OK) {
-        op->endpoint->errors++;
         stats->errors++;
         return;
     }
-    op->endpoint->ops_done++;
-    op->endpoint->bytes_done += op->length;
     if (op->move->dir == KVL_MOVE_PUT) {
         stats->puts++;
         stats->bytes_put += op->length;

@@ -270,6 +270,29 @@ void kvl_mover_rail_on(kvl_mover_t *mover, unsigned rail)
     kvl_spread_set(&mover->rails.spread, rail, true);
 }
 
+void kvl_mover_rail_drain(kvl_mover_t *mover, unsigned rail)
+{
+    kvl_spread_set(&mover->rails.spread, rail, false);
+}
+
+static bool list_touches(const kvl_mover_t *mover, const kvl_list_t *moves, unsigned rail)
+{
+    const kvl_list_t *node;
+
+    for (node = moves->next; node != moves; node = node->next) {
+        if (move_touches(mover, kvl_container(node, kvl_move_t, link), rail)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool kvl_mover_rail_quiet(const kvl_mover_t *mover, unsigned rail)
+{
+    return kvl_mover_rail_idle(mover, rail) && !list_touches(mover, &mover->draining, rail) &&
+           !list_touches(mover, &mover->flushing, rail) && !kvl_sched_posting(&mover->sched, rail);
+}
+
 uint64_t kvl_mover_retries(const kvl_mover_t *mover, unsigned rail)
 {
     return mover->rails.retries[rail];

@@ -99,6 +99,7 @@ static void ctrl_open(kvl_link_t *link, const kvl_pair_t *pair)
 {
     kvl_line_t *line = &link->lines[0];
 
+    kvl_link_keep_line(link, line);
     kvl_ep_destroy(line->endpoint.ep);
     *line = (kvl_line_t){.ready = false};
     kvl_line_init(link, line, KVL_LANE_CTRL, pair->rail, 0);

@@ -165,6 +165,9 @@ static void link_begin_reset(kvl_link_t *link)
     } else if (link->status != KVL_OK && !link->attempts) {
         kvl_warn("link: %s", link->cause);
     }
+    if (!link->several && link->status != KVL_ERR_CANCELED && link->pairs[0].state == KVL_PAIR_UP) {
+        link->pairs[0].fails++; /* pair.c counts those of several */
+    }
     link->failed = link->up_due = false;
     link->state  = KVL_LINK_RESETTING;
     kvl_fill_stop(&link->fill);
@@ -208,6 +211,7 @@ static void link_free_lines(kvl_link_t *link)
     unsigned i;
 
     for (i = 0; i < link->line_count; i++) {
+        kvl_link_keep_line(link, &link->lines[i]);
         kvl_ep_destroy(link->lines[i].endpoint.ep);
         kvl_free(link->lines[i].endpoint.rkeys);
     }
@@ -265,6 +269,7 @@ static void link_end_reset(kvl_link_t *link)
     kvl_pairs_end(link);
     link_free_lines(link);
     kvl_link_drop_regions(link);
+    kvl_link_keep_retries(link);
     kvl_mover_destroy(link->mover);
     link->mover = NULL;
     link->stage = KVL_STAGE_NONE;

@@ -53,6 +53,9 @@ kvl_status_t kvl_link_want(kvl_link_t *link);
 const char *kvl_link_cause(const kvl_link_t *link);
 const char *kvl_link_address(const kvl_link_t *link);
 
+/* Counters of our @a rail (kvl_engine_rails() of them) to this peer; in any state. stats.c */
+void kvl_link_rail_stat(const kvl_link_t *link, unsigned rail, kvl_rail_stat_t *stat_p);
+
 /* In force; valid while up. */
 const kvl_hello_ok_t *kvl_link_terms(const kvl_link_t *link);
 kvl_mover_t *kvl_link_mover(kvl_link_t *link);

@@ -11,6 +11,7 @@
  *
  *   JOINING -> OPENING -> OPEN -> TESTING -> UP      several rails; with one: OPENING to UP
  *   any of them -> CLOSING (failed) -> LEAVING -> DOWN -> JOINING (its health says when)
+ *   UP -> DRAINING -> CLOSING: the user drains its rail, and another is up; DOWN until he adds it
  *
  * What a pair that fails had under way starts over on the others (lane/rails.c); only when the last one is
  * gone does the link fail. A pair is UP when every endpoint of it was answered and the self-test moved bytes
@@ -25,6 +26,7 @@ static const char *const state_names[] = {
     [KVL_PAIR_OFF] = "off",         [KVL_PAIR_DOWN] = "down",       [KVL_PAIR_JOINING] = "joining",
     [KVL_PAIR_OPENING] = "opening", [KVL_PAIR_OPEN] = "open",       [KVL_PAIR_TESTING] = "testing",
     [KVL_PAIR_UP] = "up",           [KVL_PAIR_CLOSING] = "closing", [KVL_PAIR_LEAVING] = "leaving",
+    [KVL_PAIR_DRAINING] = "draining",
 };
 
 const char *kvl_pair_state_name(kvl_pair_state_t state)
@@ -47,7 +49,7 @@ void kvl_pair_fail(kvl_pair_t *pair, kvl_status_t status, const char *text)
         kvl_link_fail(link, status, "%s: %s", link->address, text);
         return;
     }
-    if (!pair->failed && pair->state >= KVL_PAIR_JOINING && pair->state <= KVL_PAIR_UP) {
+    if (!pair->failed && pair->state >= KVL_PAIR_JOINING && pair->state <= KVL_PAIR_DRAINING) {
         pair->failed = true;
         pair->status = status;
         snprintf(pair->cause, sizeof(pair->cause), "%s", text);
@@ -189,23 +191,12 @@ void kvl_pair_tested(kvl_pair_t *pair)
 
 /* ---- failing ---- */
 
-static void pair_close(kvl_pair_t *pair)
+static void pair_shut(kvl_pair_t *pair)
 {
     kvl_link_t *link = pair->link;
-    int64_t now      = kvl_engine_now(link->engine);
     unsigned i;
 
-    kvl_warn("link %s: rail %s to %s: %s", link->address, kvl_pair_name(pair), pair->target_name,
-             pair->cause);
     kvl_timer_cancel(kvl_engine_timers(link->engine), &pair->timer);
-    kvl_link_call_end(link, &pair->call);
-    pair->fails++;
-    pair->failed = false;
-    if (pair->state == KVL_PAIR_UP) {
-        kvl_health_on(&pair->health, KVL_HEALTH_LINK_DOWN, pair->cause, now);
-    } else {
-        kvl_health_probed(&pair->health, pair->probe, false, pair->cause, now);
-    }
     if (link->mover) {
         kvl_mover_rail_off(link->mover, pair->rail);
     }
@@ -217,6 +208,79 @@ static void pair_close(kvl_pair_t *pair)
         }
     }
     pair->state = KVL_PAIR_CLOSING;
+}
+
+static void pair_close(kvl_pair_t *pair)
+{
+    kvl_link_t *link = pair->link;
+    int64_t now      = kvl_engine_now(link->engine);
+
+    kvl_warn("link %s: rail %s to %s: %s", link->address, kvl_pair_name(pair), pair->target_name,
+             pair->cause);
+    kvl_link_call_end(link, &pair->call);
+    pair->fails++;
+    pair->failed = false;
+    if (pair->state >= KVL_PAIR_UP) {
+        kvl_health_on(&pair->health, KVL_HEALTH_LINK_DOWN, pair->cause, now);
+    } else {
+        kvl_health_probed(&pair->health, pair->probe, false, pair->cause, now);
+    }
+    pair_shut(pair);
+}
+
+/* ---- draining ---- */
+
+static bool pair_is_drained(const kvl_pair_t *pair)
+{
+    return kvl_engine_rail_is_drained(pair->link->engine, pair->rail);
+}
+
+static bool others_are_up(const kvl_pair_t *pair)
+{
+    const kvl_link_t *link = pair->link;
+    unsigned i;
+
+    for (i = 0; i < link->pair_count; i++) {
+        if (&link->pairs[i] != pair && link->pairs[i].state == KVL_PAIR_UP && !link->pairs[i].failed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* UP: the user drains it, and it is not the only one */
+static unsigned pair_drain(kvl_pair_t *pair)
+{
+    kvl_link_t *link = pair->link;
+
+    if (link->state != KVL_LINK_UP || !pair_is_drained(pair) || !others_are_up(pair)) {
+        return 0;
+    }
+    kvl_info("link %s: rail %s to %s: drains", link->address, kvl_pair_name(pair), pair->target_name);
+    pair->state = KVL_PAIR_DRAINING;
+    kvl_mover_rail_drain(link->mover, pair->rail);
+    if (link->lines[0].endpoint.rail == pair->rail) {
+        kvl_ctrl_lost(link, KVL_ERR_PEER, "the rail drains");
+    }
+    return 1;
+}
+
+static unsigned pair_drains(kvl_pair_t *pair)
+{
+    kvl_link_t *link = pair->link;
+
+    if (!pair_is_drained(pair) || !others_are_up(pair)) { /* on second thoughts */
+        pair->state = KVL_PAIR_UP;
+        kvl_mover_rail_on(link->mover, pair->rail);
+        return 1;
+    }
+    if (!kvl_mover_rail_quiet(link->mover, pair->rail)) {
+        return 0;
+    }
+    snprintf(pair->cause, sizeof(pair->cause), "drained");
+    kvl_health_on(&pair->health, KVL_HEALTH_DRAIN, pair->cause, kvl_engine_now(link->engine));
+    pair_shut(pair);
+    return 1;
 }
 
 static bool pair_is_quiet(const kvl_pair_t *pair)
@@ -277,6 +341,7 @@ static unsigned pair_wait(kvl_pair_t *pair)
     if (link->state != KVL_LINK_UP) {
         return 0;
     }
+    kvl_health_on(&pair->health, pair_is_drained(pair) ? KVL_HEALTH_DRAIN : KVL_HEALTH_ADD, "by the user", now);
     if (kvl_health_due(&pair->health, now)) {
         pair_start(pair);
         return 1;
@@ -313,6 +378,10 @@ static unsigned pair_step(kvl_pair_t *pair)
     switch (pair->state) {
     case KVL_PAIR_DOWN:
         return pair_wait(pair);
+    case KVL_PAIR_UP:
+        return pair_drain(pair);
+    case KVL_PAIR_DRAINING:
+        return pair_drains(pair);
     case KVL_PAIR_OPEN:
         return pair_return(pair);
     case KVL_PAIR_CLOSING:
@@ -328,7 +397,7 @@ unsigned kvl_pairs_step(kvl_link_t *link)
 
     for (i = 0; i < link->pair_count; i++) {
         n += pair_step(&link->pairs[i]);
-        alive += link->pairs[i].state == KVL_PAIR_UP;
+        alive += link->pairs[i].state == KVL_PAIR_UP || link->pairs[i].state == KVL_PAIR_DRAINING;
     }
     if (link->several && link->state == KVL_LINK_UP && !alive) {
         kvl_link_fail(link, KVL_ERR_PEER, "%s: no rail is left (%s)", link->address, kvl_pairs_cause(link));
@@ -373,7 +442,7 @@ void kvl_pairs_start(kvl_link_t *link)
         kvl_pair_t *pair = &link->pairs[i];
 
         health_init(pair);
-        if (pair->state == KVL_PAIR_DOWN) {
+        if (pair->state == KVL_PAIR_DOWN && !pair_is_drained(pair)) {
             pair_start(pair);
         }
     }

@@ -17,6 +17,7 @@ typedef enum {
     KVL_PAIR_OPEN,    /* they did; waits for its turn to be tested */
     KVL_PAIR_TESTING,
     KVL_PAIR_UP,
+    KVL_PAIR_DRAINING, /* up, but nothing new is posted: the user drains the rail */
     KVL_PAIR_CLOSING, /* its endpoints are being closed by force, its ops come back */
     KVL_PAIR_LEAVING  /* RAIL to leave is under way: may its late bytes land? */
 } kvl_pair_state_t;

@@ -75,15 +75,15 @@ static void pair_set(kvl_pair_t *pair, unsigned target, const kvl_addr_t *addr)
              target < link->peer_rail_count ? link->peer_rails[target].name : "its only rail");
 }
 
-/* a peer with one rail does not tell of it: it is where HELLO went to */
+/* a peer with one rail tells no address: it is where HELLO went to */
 static void peer_rails_default(kvl_link_t *link)
 {
     kvl_peer_rail_t *rail = &link->peer_rails[0];
 
-    if (link->peer_rail_count) {
+    if (link->peer_rail_count > 1 || (link->peer_rail_count == 1 && rail->family)) {
         return;
     }
-    *rail = (kvl_peer_rail_t){.kind = KVL_PEER_RAIL_TCP};
+    *rail = (kvl_peer_rail_t){.kind = KVL_PEER_RAIL_TCP, .mtu = link->peer_rail_count ? rail->mtu : 0};
     snprintf(rail->name, sizeof(rail->name), "its rail at %.200s", link->address);
     if (link->addr.storage.ss_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)&link->addr.storage;
@@ -185,7 +185,8 @@ kvl_status_t kvl_pairs_make(kvl_link_t *link)
     for (i = 0; i < count; i++) {
         kvl_pair_t before = link->pairs[i];
 
-        link->pairs[i] = (kvl_pair_t){.link = link, .rail = i, .first = 1 + i * endpoints};
+        link->pairs[i] = (kvl_pair_t){
+            .link = link, .rail = i, .first = 1 + i * endpoints, .ups = before.ups, .fails = before.fails};
         kvl_list_init(&link->pairs[i].call.link);
         if (!link->several) {
             pair_set(&link->pairs[i], 0, &link->addr);

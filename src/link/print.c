@@ -19,71 +19,78 @@ static void print_endpoints(const kvl_link_t *link, FILE *stream, int json)
                     "\"outstanding\": %u, \"ops\": %" PRIu64 ", \"bytes\": %" PRIu64
                     ", \"errors\": %" PRIu64 "}",
                     i ? ", " : "", kvl_lane_name(e->lane), e->rail, e->index, e->window,
-                    e->outstanding, e->ops_done, e->bytes_done, e->errors);
+                    e->outstanding, e->counts.done, e->counts.bytes, kvl_op_counts_errors(&e->counts));
         } else {
             fprintf(stream, "    %-5s rail %u index %-3u window %-4u ops %-10" PRIu64 " bytes %" PRIu64 "\n",
-                    kvl_lane_name(e->lane), e->rail, e->index, e->window, e->ops_done, e->bytes_done);
+                    kvl_lane_name(e->lane), e->rail, e->index, e->window, e->counts.done, e->counts.bytes);
         }
     }
 }
 
-/* what its endpoints of one lane did */
-typedef struct {
-    uint64_t ops, bytes, errors;
-} lane_sum_t;
-
-static lane_sum_t pair_sum(const kvl_pair_t *pair, kvl_lane_kind_t lane)
+static uint64_t lane_errors(const kvl_lane_stat_t *lane)
 {
-    lane_sum_t sum = {0};
-    unsigned i;
-
-    for (i = 1; i < pair->link->line_count; i++) {
-        const kvl_endpoint_t *e = &pair->link->lines[i].endpoint;
-
-        if (e->rail == pair->rail && e->lane == lane) {
-            sum.ops += e->ops_done;
-            sum.bytes += e->bytes_done;
-            sum.errors += e->errors;
-        }
-    }
-    return sum;
+    return lane->errors_rail + lane->errors_peer + lane->errors_item + lane->errors_batch;
 }
 
-static void print_pair_json(const kvl_pair_t *pair, uint64_t retries, FILE *stream)
+static void print_lane_json(const char *name, const kvl_lane_stat_t *lane, const char *end, FILE *stream)
 {
-    unsigned lane;
+    fprintf(stream,
+            "\"%s\": {\"ops\": %" PRIu64 ", \"completions\": %" PRIu64 ", \"bytes\": %" PRIu64
+            ", \"errors\": %" PRIu64 ", \"errors_rail\": %" PRIu64 ", \"errors_peer\": %" PRIu64
+            ", \"errors_item\": %" PRIu64 ", \"errors_batch\": %" PRIu64 "}%s",
+            name, lane->ops, lane->completions, lane->bytes, lane_errors(lane), lane->errors_rail, lane->errors_peer,
+            lane->errors_item, lane->errors_batch, end);
+}
+
+static void print_lane_text(const char *name, const kvl_lane_stat_t *lane, FILE *stream)
+{
+    fprintf(stream, "      %-5s ops %-10" PRIu64 " bytes %-14" PRIu64 " errors %" PRIu64, name, lane->ops, lane->bytes,
+            lane_errors(lane));
+    if (lane_errors(lane)) {
+        fprintf(stream, " (rail %" PRIu64 ", peer %" PRIu64 ", item %" PRIu64 ", given up %" PRIu64 ")",
+                lane->errors_rail, lane->errors_peer, lane->errors_item, lane->errors_batch);
+    }
+    fputc('\n', stream);
+}
+
+static unsigned pair_peer_mtu(const kvl_pair_t *pair)
+{
+    const kvl_link_t *link = pair->link;
+
+    return pair->target < link->peer_rail_count ? link->peer_rails[pair->target].mtu : 0;
+}
+
+static void print_pair_json(const kvl_pair_t *pair, const kvl_rail_stat_t *stat, FILE *stream)
+{
+    char address[80];
 
     fputs("{", stream);
-    kvl_json_member("rail", kvl_pair_name(pair), ", ", stream);
-    kvl_json_member("peer_rail", pair->target_name, ", ", stream);
-    kvl_json_member("state", kvl_pair_state_name(pair->state), ", ", stream);
+    kvl_json_member("rail", stat->name, ", ", stream);
+    kvl_json_member("peer_rail", stat->peer, ", ", stream);
+    kvl_json_member("state", stat->state, ", ", stream);
     kvl_json_member("health", kvl_health_name(pair->health.state), ", ", stream);
     kvl_json_member("cause", pair->cause, ", ", stream);
-    fprintf(stream, "\"ups\": %" PRIu64 ", \"fails\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"lanes\": {",
-            pair->ups, pair->fails, retries);
-    for (lane = KVL_LANE_DATA; lane < KVL_LANE_COUNT; lane++) {
-        lane_sum_t sum = pair_sum(pair, (kvl_lane_kind_t)lane);
-
-        fprintf(stream, "%s\"%s\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"errors\": %" PRIu64 "}",
-                lane == KVL_LANE_DATA ? "" : ", ", kvl_lane_name((kvl_lane_kind_t)lane), sum.ops, sum.bytes,
-                sum.errors);
-    }
-    fputs("}}", stream);
+    kvl_addr_format((const struct sockaddr *)&pair->addr.storage, address, sizeof(address));
+    kvl_json_member("peer_address", pair->addr.length ? address : "", ", ", stream);
+    fprintf(stream,
+            "\"peer_mtu\": %u, \"ups\": %" PRIu64 ", \"fails\": %" PRIu64 ", \"retries\": %" PRIu64
+            ", \"registrations\": %" PRIu64 ", \"lanes\": {",
+            pair_peer_mtu(pair), stat->ups, stat->fails, stat->retries, stat->registrations);
+    print_lane_json("ctrl", &stat->ctrl, ", ", stream);
+    print_lane_json("data", &stat->data, ", ", stream);
+    print_lane_json("sg", &stat->sg, "}}", stream);
 }
 
-static void print_pair_text(const kvl_pair_t *pair, uint64_t retries, FILE *stream)
+static void print_pair_text(const kvl_pair_t *pair, const kvl_rail_stat_t *stat, FILE *stream)
 {
-    unsigned lane;
-
-    fprintf(stream, "    %-12s to %-12s %s%s%s, up %" PRIu64 " times, failed %" PRIu64 ", moves started over %" PRIu64 "\n",
-            kvl_pair_name(pair), pair->target_name, kvl_pair_state_name(pair->state), pair->cause[0] ? ": " : "",
-            pair->cause, pair->ups, pair->fails, retries);
-    for (lane = KVL_LANE_DATA; lane < KVL_LANE_COUNT; lane++) {
-        lane_sum_t sum = pair_sum(pair, (kvl_lane_kind_t)lane);
-
-        fprintf(stream, "      %-5s ops %-10" PRIu64 " bytes %-14" PRIu64 " errors %" PRIu64 "\n",
-                kvl_lane_name((kvl_lane_kind_t)lane), sum.ops, sum.bytes, sum.errors);
-    }
+    fprintf(stream,
+            "    %-12s to %-12s %s%s%s, up %" PRIu64 " times, failed %" PRIu64 ", moves started over %" PRIu64
+            ", registrations %" PRIu64 "\n",
+            stat->name, stat->peer, stat->state, pair->cause[0] ? ": " : "", pair->cause, stat->ups, stat->fails,
+            stat->retries, stat->registrations);
+    print_lane_text("ctrl", &stat->ctrl, stream);
+    print_lane_text("data", &stat->data, stream);
+    print_lane_text("sg", &stat->sg, stream);
 }
 
 static void print_pairs(const kvl_link_t *link, FILE *stream, int json)
@@ -92,10 +99,11 @@ static void print_pairs(const kvl_link_t *link, FILE *stream, int json)
 
     fputs(json || !link->pair_count ? "" : "  rails\n", stream);
     for (i = 0; i < link->pair_count; i++) {
-        uint64_t retries = link->mover ? kvl_mover_retries(link->mover, i) : 0;
+        kvl_rail_stat_t stat;
 
+        kvl_link_rail_stat(link, i, &stat);
         fputs(json && i ? ", " : "", stream);
-        (json ? print_pair_json : print_pair_text)(&link->pairs[i], retries, stream);
+        (json ? print_pair_json : print_pair_text)(&link->pairs[i], &stat, stream);
     }
 }
 

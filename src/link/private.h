@@ -59,6 +59,12 @@ typedef struct {
     uint64_t seed;
 } kvl_selftest_state_t;
 
+/* what endpoints and movers that are gone did over a rail (stats.c) */
+typedef struct {
+    kvl_op_counts_t lanes[KVL_LANE_COUNT];
+    uint64_t retries;
+} kvl_link_past_t;
+
 /* Where the ctrl lane is (ctrl.c). */
 typedef enum {
     KVL_CTRL_HERE,
@@ -132,6 +138,7 @@ struct kvl_link {
     bool want_close;
 
     uint64_t connects, resets, protocol_errors; /* counters */
+    kvl_link_past_t past[KVL_RAILS_MAX];
 };
 
 /* link.c */
@@ -184,6 +191,10 @@ void kvl_pair_tested(kvl_pair_t *pair);
 
 /* watch.c: several rails; a pair whose port went down, or that stands still, fails */
 void kvl_link_watch(kvl_link_t *link);
+
+/* stats.c: keeps the counters of what is about to go */
+void kvl_link_keep_line(kvl_link_t *link, const kvl_line_t *line);
+void kvl_link_keep_retries(kvl_link_t *link);
 
 /* print.c */
 void kvl_link_print(kvl_printer_t *printer, FILE *stream, int json);

@@ -117,12 +117,18 @@ bool kvl_sendbuf_write(kvl_sendbuf_t *buf, kvl_msg_type_t type, uint64_t request
 
 static kvl_status_t sendbuf_post(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint, kvl_am_send_t *send)
 {
+    kvl_status_t status;
+
     send->iov       = &buf->iov;
     send->iov_count = 1;
     send->eager     = true;
     buf->endpoint   = endpoint;
     buf->req.done   = sendbuf_done;
-    return kvl_ep_am(endpoint->ep, send, &buf->req);
+    status          = kvl_ep_am(endpoint->ep, send, &buf->req);
+    /* counted now: the endpoint may have moved when the buffer is back */
+    endpoint->counts.posted++;
+    kvl_op_counts_end(&endpoint->counts, status < 0 ? status : KVL_OK, buf->iov.length);
+    return status;
 }
 
 kvl_status_t kvl_sendbuf_post_numbered(kvl_sendbuf_t *buf, kvl_endpoint_t *endpoint)

@@ -49,7 +49,8 @@ static void peer_rail_fill(const kvl_engine_t *engine, unsigned index, kvl_peer_
     const kvl_rail_t *about = kvl_engine_rail(engine, index);
     kvl_addr_t addr;
 
-    *rail = (kvl_peer_rail_t){.kind = about ? (uint8_t)about->kind : KVL_PEER_RAIL_TCP};
+    *rail = (kvl_peer_rail_t){.kind = about ? (uint8_t)about->kind : KVL_PEER_RAIL_TCP,
+                              .mtu  = about ? about->mtu : 0};
     snprintf(rail->name, sizeof(rail->name), "%s", kvl_engine_rail_name(engine, index));
     if (!kvl_engine_rail_addr(engine, index, &addr)) {
         return;
@@ -78,7 +79,7 @@ bool kvl_session_put_rails(kvl_session_t *session, kvl_wbuf_t *w)
     for (i = 0; i < count; i++) {
         peer_rail_fill(engine, i, &rails[i]);
     }
-    return kvl_put_peer_rails(w, rails, count > 1 ? count : 0);
+    return kvl_put_peer_rails(w, rails, count > 1 || kvl_engine_rail(engine, 0) ? count : 0);
 }
 
 bool kvl_session_repeats(const kvl_session_t *session)

@@ -137,6 +137,7 @@ static void reply_done(kvl_req_t *req, kvl_status_t status)
     kvl_guest_t *guest  = op->guest;
 
     guest->endpoint.outstanding--;
+    kvl_op_counts_end(&guest->endpoint.counts, status, op->iov.length);
     op_finish(op, status);
     kvl_target_pump(guest);
 }
@@ -155,15 +156,13 @@ static void reply_post(kvl_guest_t *guest, kvl_target_op_t *op)
     head.kind = KVL_AM_GET_REPLY;
     kvl_put_data_head(op->head_bytes, &head);
     op->req.done = reply_done;
-    status       = kvl_ep_am(guest->endpoint.ep, &send, &op->req);
+    guest->endpoint.counts.posted++;
+    status = kvl_ep_am(guest->endpoint.ep, &send, &op->req);
     if (status == KVL_INPROGRESS) {
         guest->endpoint.outstanding++;
         return;
     }
-    if (status == KVL_OK) {
-        guest->endpoint.ops_done++;
-        guest->endpoint.bytes_done += op->iov.length;
-    }
+    kvl_op_counts_end(&guest->endpoint.counts, status, op->iov.length);
     op_finish(op, status);
     if (status < 0) {
         kvl_session_close(guest->session, "a reply could not be sent");

@@ -3,35 +3,42 @@
 
 #include "tools/common.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define START_S 60 /* UCX's start has been seen to hang; nothing here may */
 
-/* without the node: what fails here is of this side */
-static kvl_status_t open_here(kvl_tool_client_t *client, const char *node)
+kvl_status_t kvl_tool_open(kvl_tool_client_t *client, const char *node, const char *rank)
 {
     kvl_engine_params_t params = {.address = node};
-    kvl_status_t status        = kvl_config_create(&client->config);
+    kvl_status_t status;
 
+    *client = (kvl_tool_client_t){0};
+    status  = kvl_config_create(&client->config);
+    if (status == KVL_OK && rank) {
+        status = kvl_config_set(client->config, "KVLANE_AFFINITY", "rank");
+    }
+    if (status == KVL_OK && rank) {
+        status = kvl_config_set(client->config, "KVLANE_RANK", rank);
+    }
     if (status == KVL_OK) {
         params.config = client->config;
         alarm(START_S);
         status = kvl_engine_create(&params, &client->engine);
         alarm(0);
     }
-    return status == KVL_OK ? kvl_cache_create(client->engine, node, &client->cache) : status;
+    return status;
 }
 
 int kvl_tool_connect(const char *name, kvl_tool_client_t *client, const char *node, int64_t timeout_ms)
 {
-    kvl_status_t status;
-    int code = KVL_EXIT_OK;
+    kvl_status_t status = kvl_tool_open(client, node, NULL);
+    int code            = KVL_EXIT_OK;
 
-    *client = (kvl_tool_client_t){0};
-    status  = open_here(client, node);
+    if (status == KVL_OK) {
+        status = kvl_cache_create(client->engine, node, &client->cache);
+    }
     if (status != KVL_OK) {
         code = kvl_tool_refused(name, status);
     } else if (kvl_cache_connect(client->cache, timeout_ms) != KVL_OK) {
@@ -61,6 +68,44 @@ int kvl_tool_seconds(const char *text, int64_t *ms_p)
     }
     *ms_p = (int64_t)(seconds * 1000);
     return 0;
+}
+
+json_t *kvl_tool_json_of(kvl_tool_print_func_t print, void *object)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    json_t *json = NULL;
+
+    if (stream) {
+        print(stream, object);
+        if (fclose(stream) == 0) {
+            json = json_loads(text, 0, NULL);
+        }
+    }
+    free(text);
+    return json;
+}
+
+static void engine_print(FILE *stream, void *object)
+{
+    kvl_engine_print(object, stream, 1);
+}
+
+json_t *kvl_tool_engine_json(kvl_engine_t *engine)
+{
+    return kvl_tool_json_of(engine_print, engine);
+}
+
+int kvl_tool_print_json(const char *name, json_t *json)
+{
+    if (!json) {
+        return kvl_tool_failed(name, "no memory");
+    }
+    json_dumpf(json, stdout, 0);
+    printf("\n");
+    json_decref(json);
+    return KVL_EXIT_OK;
 }
 
 void kvl_tool_json_text(FILE *stream, const char *text)

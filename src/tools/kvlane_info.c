@@ -3,7 +3,10 @@
 
 #include "tools/client.h"
 #include "tools/common.h"
+#include "tools/doctor.h"
 #include "tools/ucx_options.h"
+
+#include "base/addr.h"
 
 #include <getopt.h>
 #include <jansson.h>
@@ -14,29 +17,35 @@
 
 /* kvlane_info: versions, settings, and what a session with a node looks like. */
 
-#define NAME    "kvlane_info"
-#define START_S 60
-#define OPT_MAN 256 /* for the makers of the man page */
+#define NAME       "kvlane_info"
+#define START_S    60
+#define DOCTOR_MS  5000 /* for a rail to answer, unless -T says otherwise */
+#define OPT_MAN    256 /* for the makers of the man page */
+#define OPT_DOCTOR 257
 
 static const char usage_text[] =
-    "Usage: kvlane_info -v | -c | -s ADDR:PORT [OPTION]...\n"
+    "Usage: kvlane_info -v | -c | -s ADDR:PORT | --doctor [ADDR:PORT] [OPTION]...\n"
     "Tells what kvlane is, how it is set, and how it talks to a node.\n"
     "\n"
     "  -v, --versions           versions and paths of kvlane and of UCX\n"
     "  -c, --config             every setting: value, default, unit, source and meaning\n"
     "  -s, --session ADDR:PORT  connect to a node: lanes, workers, endpoints, transports, modes,\n"
     "                           depth in force, counters, and what the node says of itself\n"
+    "  --doctor [ADDR:PORT]     what is wrong with this host, and with its rails to a node: a line a check,\n"
+    "                           ok, warn or fail, and the way out\n"
     "  -J, --json               one JSON object a line\n"
-    "  -T, --timeout SECONDS    of -s (default: KVLANE_TIMEOUT, 30 s)\n"
+    "  -T, --timeout SECONDS    of -s (default: KVLANE_TIMEOUT, 30 s); of each rail of --doctor (5 s)\n"
     "  -h, --help               print this and exit\n"
     "  -V, --version            print the versions of kvlane and UCX and exit\n"
     "\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
+    "Exit codes: 0 done, 1 failed, 2 wrong usage. --doctor: 0 all is well, 1 a warning,\n"
+    "2 a failure.\n";
 
 static const struct option long_options[] = {
     {"versions", no_argument, NULL, 'v'},
     {"config", no_argument, NULL, 'c'},
     {"session", required_argument, NULL, 's'},
+    {"doctor", no_argument, NULL, OPT_DOCTOR},
     {"json", no_argument, NULL, 'J'},
     {"timeout", required_argument, NULL, 'T'},
     {"help", no_argument, NULL, 'h'},
@@ -46,8 +55,8 @@ static const struct option long_options[] = {
 };
 
 typedef struct {
-    bool versions, config, json;
-    const char *node;
+    bool versions, config, json, doctor;
+    const char *node; /* of -s, or of --doctor */
     int64_t timeout_ms;
 } options_t;
 
@@ -74,52 +83,12 @@ static void print_versions(bool json)
            kvl_ucx_path()[0] ? kvl_ucx_path() : "path unknown");
 }
 
-/* ---- JSON ---- */
-
-typedef void (*print_func_t)(FILE *stream, void *object);
-
-/* What @a print prints of @a object, read again; NULL without memory. */
-static json_t *json_of(print_func_t print, void *object)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *stream = open_memstream(&text, &size);
-    json_t *json = NULL;
-
-    if (stream) {
-        print(stream, object);
-        if (fclose(stream) == 0) {
-            json = json_loads(text, 0, NULL);
-        }
-    }
-    free(text);
-    return json;
-}
+/* ---- -c ---- */
 
 static void config_print(FILE *stream, void *object)
 {
     kvl_config_print(object, stream, 1);
 }
-
-static void engine_print(FILE *stream, void *object)
-{
-    kvl_engine_print(object, stream, 1);
-}
-
-/* As one line; takes @a json. */
-static int print_line(json_t *json)
-{
-    int code = json ? KVL_EXIT_OK : kvl_tool_failed(NAME, "no memory");
-
-    if (json) {
-        json_dumpf(json, stdout, 0);
-        printf("\n");
-        json_decref(json);
-    }
-    return code;
-}
-
-/* ---- -c ---- */
 
 static void print_option(const char *name, const char *value, const char *origin, bool ctrl,
                          void *arg)
@@ -166,7 +135,7 @@ static int print_config_text(kvl_config_t *config)
 
 static int print_config_json(kvl_config_t *config)
 {
-    json_t *json   = json_of(config_print, config);
+    json_t *json   = kvl_tool_json_of(config_print, config);
     json_t *option = json_array();
     kvl_engine_t *engine;
     int code = engine_start(config, &engine);
@@ -176,7 +145,7 @@ static int print_config_json(kvl_config_t *config)
         kvl_engine_destroy(engine);
     }
     json_object_set_new(json, "ucx_options", option);
-    return print_line(json) ? KVL_EXIT_FAILED : code;
+    return kvl_tool_print_json(NAME, json) ? KVL_EXIT_FAILED : code;
 }
 
 static int print_config(bool json)
@@ -230,7 +199,7 @@ static int print_man(void)
     if (status != KVL_OK) {
         return kvl_tool_refused(NAME, status);
     }
-    all = json_of(config_print, config);
+    all = kvl_tool_json_of(config_print, config);
     kvl_config_destroy(config);
     json_array_foreach(json_object_get(all, "settings"), index, row) man_row(row);
     json_decref(all);
@@ -272,9 +241,9 @@ static int print_session_json(const options_t *options, kvl_tool_client_t *clien
                              (int)session->depth, "data_depth", (int)session->data_depth,
                              "sg_endpoints", (int)session->sg_endpoints);
 
-    json_object_set_new(json, "stat", json_of(stat_print, stat));
-    json_object_set_new(json, "engine", json_of(engine_print, client->engine));
-    return print_line(json);
+    json_object_set_new(json, "stat", kvl_tool_json_of(stat_print, stat));
+    json_object_set_new(json, "engine", kvl_tool_engine_json(client->engine));
+    return kvl_tool_print_json(NAME, json);
 }
 
 static int print_session(const options_t *options)
@@ -302,12 +271,29 @@ static int print_session(const options_t *options)
 
 /* ---- the whole ---- */
 
+/* its exit codes are its own */
+static int run_doctor(const options_t *options)
+{
+    kvl_addr_t addr;
+
+    if (options->versions || options->config) {
+        return kvl_tool_usage(NAME, "--doctor goes alone");
+    }
+    if (options->node && kvl_addr_parse(options->node, &addr) != KVL_OK) {
+        return kvl_tool_usage(NAME, "%s", kvl_error_text());
+    }
+    return kvl_doctor(options->node, options->timeout_ms ? options->timeout_ms : DOCTOR_MS, options->json);
+}
+
 static int run(const options_t *options)
 {
     int code = KVL_EXIT_OK;
 
+    if (options->doctor) {
+        return run_doctor(options);
+    }
     if (!options->versions && !options->config && !options->node) {
-        return kvl_tool_usage(NAME, "what? -v, -c or -s ADDR:PORT");
+        return kvl_tool_usage(NAME, "what? -v, -c, -s ADDR:PORT or --doctor");
     }
     if (options->versions) {
         print_versions(options->json);
@@ -346,6 +332,9 @@ int main(int argc, char **argv)
                 return kvl_tool_usage(NAME, "-T %s: seconds, from 0.001 to 86400", optarg);
             }
             break;
+        case OPT_DOCTOR:
+            options.doctor = true;
+            break;
         case OPT_MAN:
             return kvl_tool_end(NAME, print_man());
         case 'h':
@@ -358,6 +347,9 @@ int main(int argc, char **argv)
             fprintf(stderr, "Try `%s --help'.\n", NAME);
             return KVL_EXIT_USAGE;
         }
+    }
+    if (options.doctor && !options.node && optind < argc) {
+        options.node = argv[optind++];
     }
     if (optind < argc) {
         return kvl_tool_usage(NAME, "%s: what is that?", argv[optind]);

@@ -66,6 +66,7 @@ kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length
         goto err_unmap;
     }
     context->mems++;
+    context->registrations++;
     *mem_p = mem;
     return KVL_OK;
 
@@ -119,4 +120,9 @@ kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p)
     return length <= room
                ? KVL_OK
                : kvl_error(KVL_ERR_LIMIT, "remote key: %zu bytes, %zu given", length, room);
+}
+
+uint64_t kvl_context_registrations(const kvl_context_t *context)
+{
+    return context->registrations;
 }

@@ -24,6 +24,7 @@ struct kvl_context {
     unsigned workers;      /* engine thread only: live objects */
     bool haunted;          /* engine thread only: UCX's worker of a destroyed one is still there */
     _Atomic unsigned mems; /* atomic: regions come and go on any thread */
+    _Atomic uint64_t registrations; /* atomic: ever made */
 };
 
 #define KVL_EP_BUCKETS 64

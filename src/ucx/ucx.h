@@ -210,6 +210,8 @@ kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length
 void kvl_mem_destroy(kvl_mem_t *mem);
 void *kvl_mem_address(const kvl_mem_t *mem);
 size_t kvl_mem_length(const kvl_mem_t *mem);
+/* how many were ever made with the context; any thread */
+uint64_t kvl_context_registrations(const kvl_context_t *context);
 /* Writes the packed remote key; KVL_ERR_LIMIT with the needed size in *length_p if it is small. */
 kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p);
 

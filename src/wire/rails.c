@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define PEER_RAIL_SIZE (2 * 1 + 2 + 16) /* without its name */
+#define PEER_RAIL_SIZE (2 * 1 + 2 + 4 + 16) /* without its name */
 #define RAIL_SIZE      (3 * 1)          /* without its name */
 #define RESUME_SIZE    (2 * 8)
 
@@ -15,6 +15,7 @@ static void peer_rail_write(kvl_wbuf_t *w, const kvl_peer_rail_t *rail)
     kvl_wr_uint(w, rail->kind, 1);
     kvl_wr_uint(w, rail->family, 1);
     kvl_wr_uint(w, rail->port, 2);
+    kvl_wr_uint(w, rail->mtu, 4);
     kvl_wr_bytes(w, rail->address, sizeof(rail->address));
     kvl_wr_text(w, rail->name);
 }
@@ -51,6 +52,7 @@ static void peer_rail_read(kvl_rbuf_t *r, kvl_peer_rail_t *rail)
         kvl_rd_fault(r, "rail family", "neither 0, 4 nor 6");
     }
     rail->port = (uint16_t)kvl_rd_uint(r, 2, "rail port");
+    rail->mtu  = (uint32_t)kvl_rd_uint(r, 4, "rail mtu");
     address    = kvl_rd_bytes(r, sizeof(rail->address), "rail address");
     if (address) {
         memcpy(rail->address, address, sizeof(rail->address));

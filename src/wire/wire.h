@@ -192,10 +192,11 @@ typedef struct {
     uint8_t kind;
     uint8_t family; /* of the address: 4 or 6; 0: none, the one that HELLO went to will do */
     uint16_t port;
+    uint32_t mtu; /* bytes, of its interface; 0: unknown. For people: what does not fit is told by name */
     uint8_t address[16];
     char name[KVL_WIRE_TEXT_MAX + 1];
 } kvl_peer_rail_t;
-/* after the regions of HELLO_OK; none: it has one rail, where HELLO went to */
+/* after the regions of HELLO_OK; none, or one without an address: it has one rail, where HELLO went to */
 bool kvl_put_peer_rails(kvl_wbuf_t *w, const kvl_peer_rail_t *rails, unsigned count);
 kvl_status_t kvl_get_peer_rails(kvl_rbuf_t *r, kvl_peer_rail_t rails[KVL_WIRE_RAILS_MAX],
                                 unsigned *count_p);

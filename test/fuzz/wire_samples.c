@@ -43,8 +43,8 @@ static void hello_ok(kvl_wbuf_t *w)
                                 .scratch_length = 65536,
                                 .name           = "kvlaned 0.1.0"};
     kvl_wire_region_t region = {.id = 1, .base = 4096, .length = 8192, .rkey = value_bytes};
-    kvl_peer_rail_t rails[] = {{KVL_PEER_RAIL_TCP, 4, 7700, {10, 0, 0, 1}, "eth0"},
-                               {KVL_PEER_RAIL_RDMA, 0, 0, {0}, "mlx5_0:1"}};
+    kvl_peer_rail_t rails[] = {{KVL_PEER_RAIL_TCP, 4, 7700, 9000, {10, 0, 0, 1}, "eth0"},
+                               {KVL_PEER_RAIL_RDMA, 0, 0, 0, {0}, "mlx5_0:1"}};
 
     kvl_put_hello_ok(w, &m);
     kvl_put_region(w, &region);

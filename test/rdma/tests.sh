@@ -106,6 +106,42 @@ kills() {
     end_node "$name"
 }
 
+# finds NAME CODE PATTERN ARGUMENT...: the doctor ends with that code (a set of digits) and says that
+finds() {
+    local name="the doctor finds $1" code=$2 pattern=$3 rc=0
+    shift 3
+    timeout 150 kvlane_info --doctor "$@" -T 60 >/tmp/doctor.txt 2>/tmp/err.txt || rc=$?
+    if [[ $rc == [$code] ]] && grep -qE "$pattern" /tmp/doctor.txt; then
+        ok "$name: $(grep -m1 -E "$pattern" /tmp/doctor.txt | cut -c1-250)"
+    else
+        not_ok "$name" "exit $rc: $(tr '\n' ';' </tmp/doctor.txt | cut -c1-1500) $(tail -2 /tmp/err.txt | tr '\n' ' ')"
+    fi
+}
+
+# on the rail that all use: a healthy session, a node whose interface had another MTU when it started; then on a
+# second rail: a port that is down, a node on another fabric
+doctor() {
+    node "doctor" || return
+    finds "a healthy session" 01 '^ok    transport rxe0:1 to .*gives rc_verbs' "$address"
+    finds "every byte right" 01 '^ok    bandwidth rxe0:1 to .*every byte is right' "$address"
+    finds "one mtu" 01 '^ok    mtu rxe0:1 to rxe0:1: 4200 at both ends' "$address"
+    ip link set va0 mtu 1500
+    finds "a small mtu" 12 '^warn  port rxe0:1: has mtu 1500: a packet carries 1024 bytes'
+    finds "a wrong mtu" 2 '^fail  mtu rxe0:1 to rxe0:1: 1500 here, 4200 at the node' "$address"
+    ip link set va0 mtu 4200
+    end_node "doctor"
+    rail 1
+    KVLANE_RAILS=rxe1:1 node "doctor" -l 10.77.1.1:0 || return
+    KVLANE_RAILS=rxe0:1 finds "a node on another fabric" 2 \
+        '^fail  reach rxe0:1 to .*by va1, not by this rail: it is on another network' "$address"
+    end_node "doctor"
+    ip link set va1 down
+    finds "a port that is down" 1 '^warn  port rxe1:1: is down.*ip link set'
+    KVLANE_RAILS=rxe1:1 finds "a wanted port that is down" 2 '^fail  rails: .*rxe1:1 .*down'
+    rdma link del rxe1
+    ip link del va1
+}
+
 export KVLANE_RAILS=rdma
 kvlane_info -v
 if node "moves"; then
@@ -116,4 +152,5 @@ fi
 conform
 deaths
 kills
+doctor
 link_down

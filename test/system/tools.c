@@ -2,6 +2,8 @@
 #include "shim/shim.h"
 #include "system/program.h"
 
+#include <kvlane/node.h>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -474,6 +476,70 @@ TEST(kvlane_stat, fails_with_1_when_nobody_is_there)
     CHECK_MSG(strstr(err, "127.0.0.1:9") != NULL, "%s", err);
 }
 
+/* ---- rails that are not there ---- */
+
+static bool has_rdma(void)
+{
+    DIR *dir = opendir("/sys/class/infiniband");
+    const struct dirent *entry;
+    bool has = false;
+
+    while (dir && (entry = readdir(dir))) {
+        has |= entry->d_name[0] != '.';
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return has;
+}
+
+/* no way around: nothing falls back to tcp, and what there is is said */
+static void refuses_rails(const char *name, const char *const args[], int expected)
+{
+    int code = program_run(name, args, out, err);
+
+    CHECK_MSG(code == expected, "%s: exit %d, %s%s", name, code, out, err);
+    CHECK_MSG(strstr(expected == 1 ? err : out, "there is: ") && strstr(expected == 1 ? err : out, "lo (tcp, up)"),
+              "%s: %s%s", name, out, err);
+}
+
+TEST(tools_rails, are_refused_by_all_tools_where_there_is_no_rdma)
+{
+    static const char *const rails[] = {"rdma", "rc", "mlx5_0:1"};
+
+    if (has_rdma()) {
+        SKIP("there is an RDMA device here");
+    }
+    for (size_t i = 0; i < sizeof(rails) / sizeof(rails[0]); i++) {
+        setenv("KVLANE_RAILS", rails[i], 1);
+        refuses_rails("kvlaned", ARGS("-l", "127.0.0.1:0", "-m", "64M"), 1);
+        refuses_rails("kvlane", ARGS("-s", "127.0.0.1:9", "stat"), 1);
+        refuses_rails("kvlane_info", ARGS("-s", "127.0.0.1:9"), 1);
+        refuses_rails("kvlane_info", ARGS("-c"), 1);
+        refuses_rails("kvlane_perftest", ARGS("-p", "0"), 1);
+        refuses_rails("kvlane_perftest", ARGS("127.0.0.1:9", "-t", "put"), 1);
+        refuses_rails("kvlane_info", ARGS("--doctor"), 2); /* a finding, a failure */
+    }
+}
+
+TEST(engine_create, refuses_rails_where_there_is_no_rdma)
+{
+    kvl_node_params_t node_params = {.listen = "127.0.0.1:0", .memory_bytes = 64u << 20};
+    kvl_engine_t *engine          = NULL;
+    kvl_node_t *here              = NULL;
+
+    KEEPS("UCX is loaded");
+    if (has_rdma()) {
+        SKIP("there is an RDMA device here");
+    }
+    setenv("KVLANE_RAILS", "rc", 1);
+    CHECK_EQ(kvl_engine_create(NULL, &engine), KVL_ERR_NO_DEVICE);
+    CHECK_HAS(kvl_error_text(), "no rail rc is here; there is: ");
+    CHECK_HAS(kvl_error_text(), "lo (tcp, up)");
+    CHECK_EQ(kvl_node_create(&node_params, &here), KVL_ERR_NO_DEVICE);
+    CHECK(engine == NULL && here == NULL);
+}
+
 /* ---- kvlane_info ---- */
 
 TEST(kvlane_info_config, names_every_setting_and_what_ucx_gets)
@@ -502,6 +568,27 @@ TEST(kvlane_info_config, names_every_setting_and_what_ucx_gets)
     CHECK_MSG(strstr(out, "TCP_TX_SEG_SIZE"), "%s", out);
 }
 
+/* of a session that moved nothing but its self-test: no errors */
+static void has_counters(const json_t *json)
+{
+    const json_t *parts = json_object_get(json_object_get(json, "engine"), "parts");
+    const json_t *pair  = json_array_get(json_object_get(json_array_get(parts, 0), "pairs"), 0);
+    const json_t *lane;
+    const char *name;
+
+    CHECK_EQ(json_integer_value(json_object_get(pair, "ups")), 1);
+    CHECK_EQ(json_integer_value(json_object_get(pair, "fails")), 0);
+    CHECK(json_integer_value(json_object_get(pair, "registrations")) > 0);
+    CHECK_EQ(json_object_size(json_object_get(pair, "lanes")), 3);
+    json_object_foreach(json_object_get(pair, "lanes"), name, lane)
+    {
+        CHECK_MSG(json_integer_value(json_object_get(lane, "ops")) > 0, "%s: %s", name, out);
+        CHECK_EQ(json_integer_value(json_object_get(lane, "completions")),
+                 json_integer_value(json_object_get(lane, "ops")));
+        CHECK_EQ(json_integer_value(json_object_get(lane, "errors")), 0);
+    }
+}
+
 TEST(kvlane_info_session, shows_lanes_endpoints_and_the_node)
 {
     json_t *json;
@@ -515,6 +602,7 @@ TEST(kvlane_info_session, shows_lanes_endpoints_and_the_node)
     CHECK_STR_EQ(json_string_value(json_object_get(json, "put_mode")), "message");
     CHECK(json_is_object(json_object_get(json, "engine")));
     CHECK(json_is_object(json_object_get(json, "stat")));
+    has_counters(json);
     json_decref(json);
     CHECK_EQ(program_run("kvlane_info", ARGS("-s", address), out, err), 0);
     CHECK_MSG(strstr(out, "lane sg") && strstr(out, "bytes_total"), "%s", out);

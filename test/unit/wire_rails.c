@@ -9,10 +9,10 @@
 /* clang-format off */
 static const uint8_t rails_bytes[] = {
     2,                                   /* count */
-    1, 4, 0x14, 0x1e,                    /* tcp, IPv4, port 7700 */
+    1, 4, 0x14, 0x1e, 0x28, 0x23, 0, 0,  /* tcp, IPv4, port 7700, mtu 9000 */
     10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     4, 'e', 't', 'h', '0',
-    0, 0, 0, 0,                          /* rdma, no address */
+    0, 0, 0, 0, 0, 0, 0, 0,              /* rdma, no address, nobody knows the mtu */
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     8, 'm', 'l', 'x', '5', '_', '0', ':', '1',
 };
@@ -33,8 +33,8 @@ static kvl_status_t read_changed(size_t size, size_t at, uint8_t byte, kvl_peer_
 
 TEST(wire_peer_rails, have_the_bytes_written_by_hand)
 {
-    kvl_peer_rail_t rails[] = {{KVL_PEER_RAIL_TCP, 4, 7700, {10, 0, 0, 1}, "eth0"},
-                               {KVL_PEER_RAIL_RDMA, 0, 0, {0}, "mlx5_0:1"}};
+    kvl_peer_rail_t rails[] = {{KVL_PEER_RAIL_TCP, 4, 7700, 9000, {10, 0, 0, 1}, "eth0"},
+                               {KVL_PEER_RAIL_RDMA, 0, 0, 0, {0}, "mlx5_0:1"}};
     uint8_t data[256];
     kvl_wbuf_t w;
 
@@ -52,6 +52,7 @@ TEST(wire_peer_rails, read_back_every_field)
     REQUIRE(read_changed(sizeof(rails_bytes), 0, 2, rails, &count) == KVL_OK);
     REQUIRE(count == 2);
     CHECK(rails[0].kind == KVL_PEER_RAIL_TCP && rails[0].family == 4 && rails[0].port == 7700);
+    CHECK(rails[0].mtu == 9000 && rails[1].mtu == 0);
     CHECK(rails[0].address[0] == 10 && rails[0].address[3] == 1);
     CHECK_STR_EQ(rails[0].name, "eth0");
     CHECK(rails[1].kind == KVL_PEER_RAIL_RDMA && rails[1].family == 0);

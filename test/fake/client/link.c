@@ -116,6 +116,13 @@ void kvl_link_info(const kvl_link_t *link, char transport[64], kvl_mode_t *put_p
     *put_p = *get_p = KVL_MODE_IS_MESSAGE;
 }
 
+void kvl_link_rail_stat(const kvl_link_t *link, unsigned rail, kvl_rail_stat_t *stat_p)
+{
+    (void)link;
+    CHECK_EQ(rail, 0);
+    *stat_p = (kvl_rail_stat_t){.name = "fake"};
+}
+
 void kvl_link_protocol_error(kvl_link_t *link, const char *what)
 {
     CHECK(what[0]);

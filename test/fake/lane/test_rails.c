@@ -9,7 +9,7 @@ static uint64_t rail_bytes(unsigned rail)
     unsigned i;
 
     for (i = 0; i < fake.ep_count; i++) {
-        bytes += fake.endpoints[i].rail == rail ? fake.endpoints[i].bytes_done : 0;
+        bytes += fake.endpoints[i].rail == rail ? fake.endpoints[i].counts.bytes : 0;
     }
     return bytes;
 }

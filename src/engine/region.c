@@ -171,36 +171,88 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
     return KVL_OK;
 }
 
+unsigned kvl_region_slices(const kvl_region_t *region)
+{
+    return kvl_mem_slices(region->mems[0]);
+}
+
+kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
+                               uint8_t rkey[KVL_WIRE_RKEY_MAX], kvl_wire_region_t *record)
+{
+    const kvl_mem_t *mem = region->mems[rail];
+    size_t rkey_length   = KVL_WIRE_RKEY_MAX;
+    kvl_status_t status  = kvl_mem_pack(mem, slice, rkey, &rkey_length);
+    size_t length;
+    void *base;
+
+    if (status == KVL_OK) {
+        kvl_mem_slice(mem, slice, &base, &length);
+        *record = (kvl_wire_region_t){.id          = region->id,
+                                      .rail        = (uint8_t)rail,
+                                      .base        = (uintptr_t)base,
+                                      .length      = length,
+                                      .rkey_length = (uint16_t)rkey_length,
+                                      .rkey        = rkey};
+    }
+    return status;
+}
+
+kvl_mem_t *kvl_region_mem(const kvl_region_t *region, unsigned rail, const void *address, size_t length)
+{
+    kvl_mem_t *mem = region->mems[rail];
+
+    return length <= kvl_mem_left(mem, address) ? mem : NULL;
+}
+
+/* Writes the blob, if it fits; @a length_p: room, then the length it takes. */
+static kvl_status_t region_blob(const kvl_region_t *region, kvl_region_blob_t *out,
+                                uint8_t (*rkeys)[KVL_WIRE_RKEY_MAX], void *blob, size_t *length_p)
+{
+    size_t room = *length_p;
+    unsigned i;
+
+    out->nonce = kvl_engine_nonce(region->engine);
+    out->count = kvl_region_slices(region);
+    for (i = 0; i < out->count; i++) {
+        kvl_status_t status = kvl_region_record(region, 0, i, rkeys[i], &out->slices[i]);
+
+        if (status != KVL_OK) {
+            return status;
+        }
+    }
+    *length_p = kvl_region_blob_size(out);
+    if (room < *length_p || !blob) {
+        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": its blob takes %zu bytes, %zu given",
+                         region->id, *length_p, room);
+    }
+    kvl_put_region_blob(blob, room, out);
+    return KVL_OK;
+}
+
 kvl_status_t kvl_region_export(kvl_region_t *region, void *blob, size_t *length_p)
 {
-    uint8_t rkey[KVL_WIRE_RKEY_MAX];
-    uint8_t scratch[KVL_WIRE_RKEY_MAX + 128];
-    size_t rkey_length = sizeof(rkey), length;
-    kvl_region_blob_t out = {0};
+    uint8_t(*rkeys)[KVL_WIRE_RKEY_MAX];
+    kvl_region_blob_t out;
     kvl_status_t status;
+    unsigned slices;
 
     if (!region || !length_p) {
         return kvl_error(KVL_ERR_INVALID, "kvl_region_export: region or length_p is NULL");
     }
-    out.nonce = kvl_engine_nonce(region->engine);
-    status    = kvl_mem_pack(region->mems[0], rkey, &rkey_length);
+    slices = kvl_region_slices(region);
+    if (slices > KVL_WIRE_REGIONS_MAX) {
+        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": %u slices, over %u; KVLANE_REG_SLICE makes them longer",
+                         region->id, slices, KVL_WIRE_REGIONS_MAX);
+    }
+    rkeys = kvl_malloc(slices * sizeof(*rkeys));
+    if (!rkeys) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
+    }
+    status = region_blob(region, &out, rkeys, blob, length_p);
+    kvl_free(rkeys);
     if (status != KVL_OK) {
         return status;
     }
-    out.region = (kvl_wire_region_t){.id          = region->id,
-                                     .base        = (uintptr_t)region->address,
-                                     .length      = region->length,
-                                     .rkey_length = (uint16_t)rkey_length,
-                                     .rkey        = rkey};
-    length = kvl_put_region_blob(scratch, sizeof(scratch), &out);
-    if (*length_p < length || !blob) {
-        size_t given = *length_p;
-
-        *length_p = length;
-        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": its blob takes %zu bytes, %zu given",
-                         region->id, length, given);
-    }
-    *length_p = kvl_put_region_blob(blob, *length_p, &out);
     kvl_engine_enter(region->engine);
     region->exported = true;
     kvl_engine_leave(region->engine);

@@ -10,7 +10,8 @@
  *     ...
  *     kvl_region_release(pool);
  *
- * Register once at start: a registration pins pages and takes long. One handle serves all rails.
+ * Register once at start: a registration pins pages and takes long. One handle serves all rails, and all slices
+ * of KVLANE_REG_SLICE that a long region is registered in: segments may lie across them.
  */
 #ifndef KVLANE_MEMORY_H
 #define KVLANE_MEMORY_H
@@ -55,7 +56,7 @@ KVL_API kvl_status_t kvl_region_release(kvl_region_t *region);
  * Writes the blob that a peer imports (kvl_remote_import in transport.h) to reach this region;
  * from now on peers of this engine's listener may read and write all of it, until released.
  * @param length_p  in: size of @a blob; out: size of the blob. KVL_ERR_LIMIT if too small, with
- *                  the needed size in @a length_p.
+ *                  the needed size in @a length_p; it grows by some hundred bytes with each slice.
  */
 KVL_API kvl_status_t kvl_region_export(kvl_region_t *region, void *blob, size_t *length_p);
 

@@ -86,7 +86,8 @@ typedef enum {
 } kvl_carry_t;
 
 /* onesided: contiguous here and there. message: contiguous there. At most @a chunk_bytes, and with
- * scope 0 never across a multiple of it from value_offset. The move has bytes left. */
+ * scope 0 never across a multiple of it from value_offset. No piece of it lies in two slices of a registration,
+ * here or there. The move has bytes left. */
 void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk_bytes, kvl_cut_t *cut);
 /* @a mem: what kvl_cut_mem() says */
 kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,

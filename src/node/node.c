@@ -161,6 +161,22 @@ static unsigned scratch_slots(uint64_t memory_bytes, uint64_t sessions, size_t *
     return (unsigned)(slots < sessions ? slots : sessions);
 }
 
+/* a client is told of each of them */
+static kvl_status_t node_slices(const kvl_node_t *node, uint64_t memory_bytes)
+{
+    unsigned slices = node->scratch.region ? kvl_region_slices(node->scratch.region) : 0, i;
+
+    for (i = 0; i < node->region_count; i++) {
+        slices += kvl_region_slices(node->regions[i]);
+    }
+    return slices <= KVL_WIRE_REGIONS_MAX
+               ? KVL_OK
+               : kvl_error(KVL_ERR_LIMIT,
+                           "node: %" PRIu64 " bytes of memory are %u registrations, over %u; "
+                           "KVLANE_REG_SLICE makes them longer",
+                           memory_bytes, slices, KVL_WIRE_REGIONS_MAX);
+}
+
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
     size_t slot;
@@ -192,9 +208,10 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
             status = kvl_store_add_slab(node->store, kvl_region_address(region), length);
         }
     }
-    return status == KVL_OK && slots
-               ? kvl_scratch_create(&node->scratch, node->engine, slot, slots)
-               : status;
+    if (status == KVL_OK && slots) {
+        status = kvl_scratch_create(&node->scratch, node->engine, slot, slots);
+    }
+    return status == KVL_OK ? node_slices(node, memory_bytes) : status;
 }
 
 static kvl_status_t node_store(kvl_node_t *node)

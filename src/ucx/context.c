@@ -73,7 +73,8 @@ kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_
     if (status != KVL_OK) {
         goto err_free;
     }
-    status = context_start(context, params, tables);
+    context->slice_bytes = kvl_config_settings(params->config)->reg_slice;
+    status               = context_start(context, params, tables);
     if (!params->tables) {
         kvl_tables_destroy(tables);
     }

@@ -2,13 +2,12 @@
 #include "conform/stage.h"
 
 #include "base/alloc.h"
-#include "base/config.h"
 #include "base/fault.h"
-#include "ucx/ucx.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Regions that are registered in slices of 2 MiB: values and their segments lie across the borders, here and
  * at the node. */
@@ -188,4 +187,44 @@ TEST(slices_alloc, leave_no_address_space_behind)
     }
     CHECK_MSG(lines[1] <= lines[0] + 4, "%u mappings became %u", lines[0], lines[1]);
     kvl_engine_destroy(engine);
+}
+
+/* 10 GiB of addresses, of which little is touched */
+BOTH(slices_default, take_a_region_of_10_gib)
+{
+    const size_t length = (size_t)10 << 30, border = (size_t)7 << 29;
+    stage_params_t params = {.rails = rails};
+    kvl_region_t *region;
+    stage_t stage;
+    uint8_t *memory;
+    unsigned i;
+
+    stage_open(&stage, &params);
+    memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        stage_close(&stage);
+        SKIP("no 10 GiB of addresses");
+    }
+    CHECK_EQ(kvl_fault_setup("mem.register:fail@1000", 0), KVL_OK); /* counts */
+    REQUIRE(kvl_region_register(stage.engine, memory, length, &region) == KVL_OK);
+    CHECK_EQ(kvl_fault_hits(KVL_FAULT_MEM_REGISTER), 3);
+    CHECK_EQ(kvl_fault_setup(NULL, 0), KVL_OK);
+    for (i = 1; i <= 2; i++) {
+        kvl_segment_t from = {memory + i * border - 100000, 300000, region};
+        kvl_segment_t to   = {memory + i * border + 1000000 - 100000, 300000, region};
+        kvl_segment_t back = {memory + i * border - 200000, 300000, NULL};
+        kvl_item_t item    = {"key", 3, &from, 1};
+
+        fill(from.address, from.length, i);
+        CHECK_EQ(stage_run(&stage, KVL_CACHE_PUT, &item, 1, NULL, NULL), KVL_OK);
+        item.segments = &to;
+        CHECK_EQ(stage_run(&stage, KVL_CACHE_GET, &item, 1, NULL, NULL), KVL_OK);
+        CHECK_EQ(differs(to.address, to.length, i), to.length);
+        item.segments = &back; /* across the border as well */
+        CHECK_EQ(stage_run(&stage, KVL_CACHE_GET, &item, 1, NULL, NULL), KVL_OK);
+        CHECK_EQ(differs(back.address, back.length, i), back.length);
+    }
+    CHECK_EQ(kvl_region_release(region), KVL_OK);
+    munmap(memory, length);
+    stage_close(&stage);
 }

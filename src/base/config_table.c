@@ -71,6 +71,9 @@ const kvl_row_t kvl_rows[KVL_ROWS] = {
      "Onesided: segments up to this many bytes are packed into one operation; 0: none."},
     {"KVLANE_REG_SLICE", KVL_ROW_BYTES, "3584M", 2 * MIB, UINT64_C(1) << 40, NULL, FIELD(reg_slice),
      "Longest registration, a multiple of 2 MiB: longer regions are registered in slices."},
+    {"KVLANE_PIN_MAX", KVL_ROW_BYTES, "0", 0, UINT64_C(1) << 50, NULL, FIELD(pin_max),
+     "Most memory that the process may have registered, over all its engines; 0: no limit. At the limit a "
+     "registration waits, up to KVLANE_TIMEOUT."},
     {"KVLANE_MAX_SESSIONS", KVL_ROW_NUMBER, "1024", 1, 65535, NULL, FIELD(max_sessions),
      "Sessions that a node holds at the same time."},
     {"KVLANE_MAX_LEASES", KVL_ROW_NUMBER, "65536", 1, UINT64_C(1) << 24, NULL, FIELD(max_leases),

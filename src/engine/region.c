@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/pin.h"
 #include "engine/private.h"
 #include "wire/wire.h"
 
@@ -16,7 +17,8 @@
 #endif
 
 /* Regions: one handle, one registration per rail, all rails or none. Registration is slow, so it
- * takes region_lock and not the engine's token: traffic goes on meanwhile. */
+ * takes region_lock and not the engine's token: traffic goes on meanwhile. Its bytes are counted before, and
+ * given back when the last registration is gone; once, since all rails pin the same pages. */
 
 static void region_unmap(kvl_region_t *region)
 {
@@ -62,14 +64,27 @@ static kvl_status_t region_zero(const kvl_region_t *region)
     return KVL_OK;
 }
 
+/* In a callback it does not wait: the engine would stand still, and with it whoever is to release. */
+static kvl_status_t region_pin(kvl_engine_t *engine, size_t length)
+{
+    int64_t wait_ns = kvl_engine_is_inside(engine) ? 0 : engine->settings->timeout_ns;
+
+    return kvl_pin_take(length, engine->settings->pin_max, kvl_time_add(kvl_now_ns(), wait_ns));
+}
+
 static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
                                   kvl_region_t **region_p)
 {
     kvl_region_t *region;
     kvl_status_t status;
 
+    status = region_pin(engine, length);
+    if (status != KVL_OK) {
+        return status;
+    }
     region = kvl_calloc(1, sizeof(*region));
     if (!region) {
+        kvl_pin_give(length);
         return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
     }
     region->engine  = engine;
@@ -85,6 +100,7 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     pthread_mutex_unlock(&engine->region_lock);
     if (status != KVL_OK) {
         kvl_free(region);
+        kvl_pin_give(length);
         return status;
     }
     *region_p = region;
@@ -143,6 +159,7 @@ static void region_destroy(kvl_region_t *region)
 {
     kvl_list_remove(&region->link);
     region_unmap(region);
+    kvl_pin_give(region->length);
     kvl_free(region);
 }
 

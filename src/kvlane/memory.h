@@ -33,14 +33,17 @@ typedef struct {
 
 /**
  * Registers @a length bytes at @a address, host memory, on every rail or on none.
- * @return KVL_OK, KVL_ERR_INVALID (NULL, 0 bytes, wraps), KVL_ERR_REGISTER, KVL_ERR_NO_MEMORY.
+ * @return KVL_OK, KVL_ERR_INVALID (NULL, 0 bytes, wraps), KVL_ERR_REGISTER, KVL_ERR_NO_MEMORY, KVL_ERR_LIMIT
+ * (over KVLANE_PIN_MAX).
  * **Ownership** the memory stays the caller's and must outlive the region.
- * **Thread** any. **Blocks** while pages are pinned.
+ * **Thread** any. **Blocks** while pages are pinned; and where the process would have more registered than
+ * KVLANE_PIN_MAX, until other regions are released, up to KVLANE_TIMEOUT (in a callback: not at all).
  */
 KVL_API kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t length,
                                          kvl_region_t **region_p);
 
-/** Allocates zeroed host memory that UCX can share with other processes of the host. */
+/** Allocates zeroed host memory that UCX can share with other processes of the host; else as
+ * kvl_region_register(). */
 KVL_API kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p);
 
 KVL_API void *kvl_region_address(const kvl_region_t *region);

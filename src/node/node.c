@@ -179,6 +179,7 @@ static kvl_status_t node_slices(const kvl_node_t *node, uint64_t memory_bytes)
 
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
+    uint64_t pin_max = kvl_engine_settings(node->engine)->pin_max;
     size_t slot;
     unsigned slots =
         scratch_slots(memory_bytes, kvl_engine_settings(node->engine)->max_sessions, &slot);
@@ -190,6 +191,10 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
     kvl_status_t status;
     unsigned i;
 
+    if (pin_max && memory_bytes > pin_max) {
+        return kvl_error(KVL_ERR_LIMIT, "node: %" PRIu64 " bytes of memory, over KVLANE_PIN_MAX (%" PRIu64
+                         "); ask for less, or raise it", memory_bytes, pin_max);
+    }
     if (count > KVL_SLABS_MAX) {
         return kvl_error(KVL_ERR_LIMIT,
                          "node: %" PRIu64 " bytes of memory; at most %" PRIu64

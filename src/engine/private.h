@@ -103,6 +103,11 @@ void kvl_engine_watch(kvl_engine_t *engine);
 void kvl_engine_renew(kvl_engine_t *engine);
 unsigned kvl_engine_renew_step(kvl_engine_t *engine);
 
+/* memlock.c */
+/* Do the system's limits let @a bytes more be registered, for @a what, if there are rails of RDMA, and what these
+ * need by themselves? KVL_ERR_LIMIT says what to do. Under region_lock. */
+kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, const char *what);
+
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);
 

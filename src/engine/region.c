@@ -33,19 +33,19 @@ static void region_unmap(kvl_region_t *region)
 static kvl_status_t region_map(kvl_region_t *region)
 {
     kvl_engine_t *engine = region->engine;
+    kvl_status_t status  = kvl_engine_may_pin(engine, region->length, "region");
     unsigned rail;
 
-    for (rail = 0; rail < engine->rail_count; rail++) {
-        kvl_status_t status = kvl_mem_create(engine->rails[rail].context, region->address,
-                                             region->length, &region->mems[rail]);
-
-        if (status != KVL_OK) {
-            region_unmap(region);
-            return status;
+    for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
+        status = kvl_mem_create(engine->rails[rail].context, region->address, region->length, &region->mems[rail]);
+        if (status == KVL_OK) {
+            region->address = kvl_mem_address(region->mems[rail]); /* allocated: now it has one */
         }
-        region->address = kvl_mem_address(region->mems[rail]); /* allocated: now it has one */
     }
-    return KVL_OK;
+    if (status != KVL_OK) {
+        region_unmap(region);
+    }
+    return status;
 }
 
 /* The first touch of shared memory can fail, and then it kills (SIGBUS): touch all of it where it can be

@@ -21,6 +21,7 @@ unsigned kvl_ucx_api(void);
 struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
+    bool pins;              /* constant after create: RDMA, so that registered memory is locked */
     size_t slice_bytes;     /* constant after create: longest registration */
     unsigned workers;      /* engine thread only: live objects */
     bool haunted;          /* engine thread only: UCX's worker of a destroyed one is still there */

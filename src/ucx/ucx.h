@@ -74,6 +74,8 @@ typedef struct {
  * by name what cannot be applied. KVL_ERR_NO_DEVICE lists what there is. */
 kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_t **context_p);
 void kvl_context_destroy(kvl_context_t *context); /* after its workers and memory */
+/* Does what is registered, and what its workers have, count against RLIMIT_MEMLOCK? It does for RDMA. */
+bool kvl_context_pins(const kvl_context_t *context);
 /* "name=value (origin)" lines of what was set, for kvlane_info */
 void kvl_context_print(const kvl_context_t *context, FILE *stream);
 

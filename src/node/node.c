@@ -312,6 +312,7 @@ static kvl_status_t node_start(kvl_node_t *node, const kvl_node_params_t *params
         kvl_engine_leave(node->engine);
     }
     if (status == KVL_OK) {
+        node->fill.name = "node";
         kvl_fill_start(&node->fill);
     }
     return status;

@@ -176,6 +176,7 @@ static void engine_init(kvl_engine_t *engine)
     pthread_mutex_init(&engine->region_lock, NULL);
     engine->now_ns = kvl_now_ns();
     engine->pid    = getpid();
+    engine->numa_node = -1;
 }
 
 kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p)

@@ -77,6 +77,7 @@ struct kvl_engine {
     /* under region_lock */
     pthread_mutex_t region_lock;
     kvl_list_t regions;
+    int numa_node; /* that memory is allocated on, -1: any; also when the system does not let us */
     uint32_t last_region_id; /* begins anywhere: what a peer knows of an earlier engine is not found here */
 };
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/pin.h"
+#include "engine/numa.h"
 #include "engine/private.h"
 #include "wire/wire.h"
 
@@ -44,6 +45,32 @@ static kvl_status_t region_map(kvl_region_t *region)
     }
     if (status != KVL_OK) {
         region_unmap(region);
+    }
+    return status;
+}
+
+/* UCX allocates it: on the engine's NUMA node, and in huge pages where the system gives them for the asking. */
+static kvl_status_t region_alloc(kvl_region_t *region)
+{
+    kvl_engine_t *engine = region->engine;
+    int node             = engine->numa_node;
+    kvl_numa_t before    = {.changed = false};
+    kvl_status_t status;
+    bool bound;
+
+    bound  = node < 0 || kvl_numa_enter(&before, node); /* RDMA touches it at once */
+    status = region_map(region);
+    if (node >= 0) {
+        kvl_numa_leave(&before);
+        bound = bound && (status != KVL_OK || kvl_numa_bind(node, region->address, region->length));
+    }
+    if (!bound) {
+        kvl_warn("region: memory cannot be bound to NUMA node %d (%s): it comes from where it is used; "
+                 "KVLANE_NUMA_NODE=off if that is well", node, strerror(errno));
+        engine->numa_node = -1;
+    }
+    if (status == KVL_OK) {
+        (void)madvise(region->address, region->length, MADV_HUGEPAGE);
     }
     return status;
 }
@@ -91,7 +118,7 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     region->address = address;
     region->length  = length;
     pthread_mutex_lock(&engine->region_lock);
-    status = region_map(region);
+    status = address ? region_map(region) : region_alloc(region);
     if (status == KVL_OK) {
         engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
         region->id = engine->last_region_id;

@@ -40,6 +40,9 @@ typedef struct {
     uint64_t inline_max;   /* KVLANE_INLINE_MAX bytes 0..8192, default 1024 */
     uint64_t chunk_bytes;  /* KVLANE_CHUNK 64K..64M, default 8M: longest op */
     uint64_t pack_max;     /* KVLANE_PACK_MAX: onesided: segments up to this are packed; auto */
+    uint64_t reg_slice;    /* KVLANE_REG_SLICE bytes 2M..1T, default 3584M: longest registration */
+    uint64_t pin_max;      /* KVLANE_PIN_MAX bytes registered in the process, default 0: no limit */
+    const char *numa_node; /* KVLANE_NUMA_NODE auto|off|N, default auto */
     uint64_t max_sessions; /* KVLANE_MAX_SESSIONS, node, default 1024 */
     uint64_t max_leases;   /* KVLANE_MAX_LEASES a session, default 65536 */
     unsigned log_level;    /* KVLANE_LOG_LEVEL fatal|error|warn|info|debug|trace */

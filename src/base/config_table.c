@@ -69,6 +69,14 @@ const kvl_row_t kvl_rows[KVL_ROWS] = {
      "Longest operation; longer segments are cut."},
     {"KVLANE_PACK_MAX", KVL_ROW_PACK, "auto", 0, 64 * MIB, NULL, FIELD(pack_max),
      "Onesided: segments up to this many bytes are packed into one operation; 0: none."},
+    {"KVLANE_REG_SLICE", KVL_ROW_BYTES, "3584M", 2 * MIB, UINT64_C(1) << 40, NULL, FIELD(reg_slice),
+     "Longest registration, a multiple of 2 MiB: longer regions are registered in slices."},
+    {"KVLANE_PIN_MAX", KVL_ROW_BYTES, "0", 0, UINT64_C(1) << 50, NULL, FIELD(pin_max),
+     "Most memory that the process may have registered, over all its engines; 0: no limit. At the limit a "
+     "registration waits, up to KVLANE_TIMEOUT."},
+    {"KVLANE_NUMA_NODE", KVL_ROW_TEXT, "auto", 0, 0, NULL, FIELD(numa_node),
+     "NUMA node that memory is allocated on, where it has room: a number; auto: that of the process's CPUs or "
+     "else of the rails, if it is one; off: as the system likes."},
     {"KVLANE_MAX_SESSIONS", KVL_ROW_NUMBER, "1024", 1, 65535, NULL, FIELD(max_sessions),
      "Sessions that a node holds at the same time."},
     {"KVLANE_MAX_LEASES", KVL_ROW_NUMBER, "65536", 1, UINT64_C(1) << 24, NULL, FIELD(max_leases),

@@ -101,6 +101,9 @@ static kvl_status_t engine_rails(kvl_engine_t *engine, const char *address)
     kvl_status_t status = kvl_engine_rails_open(engine, address);
     unsigned rail;
 
+    if (status == KVL_OK) {
+        status = kvl_engine_may_pin(engine, 0, "engine: queues of RDMA");
+    }
     for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
         status = engine_workers(engine, rail);
     }
@@ -173,6 +176,7 @@ static void engine_init(kvl_engine_t *engine)
     pthread_mutex_init(&engine->region_lock, NULL);
     engine->now_ns = kvl_now_ns();
     engine->pid    = getpid();
+    engine->numa_node = -1;
 }
 
 kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t **engine_p)

@@ -15,6 +15,7 @@
 #include "lane/endpoint.h"
 #include "rail/table.h"
 #include "ucx/ucx.h"
+#include "wire/wire.h"
 
 #include <kvlane/engine.h>
 #include <kvlane/memory.h>
@@ -145,5 +146,12 @@ kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl
 kvl_region_t *kvl_region_find(kvl_engine_t *engine, const void *address, size_t length);
 /* The region with this id if it is exported, NULL if not. */
 kvl_region_t *kvl_region_by_id(kvl_engine_t *engine, uint64_t id);
+/* How many slices it is registered in; what peers are told of one of them, with its key in @a rkey. */
+unsigned kvl_region_slices(const kvl_region_t *region);
+kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
+                               uint8_t rkey[KVL_WIRE_RKEY_MAX], kvl_wire_region_t *record);
+/* The registration that covers all of a range of it; NULL if it lies in several slices, which is harmless, but
+ * an honest peer does not ask for it. */
+kvl_mem_t *kvl_region_mem(const kvl_region_t *region, unsigned rail, const void *address, size_t length);
 
 #endif

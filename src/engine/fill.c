@@ -5,6 +5,8 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,36 +14,72 @@
  * that somebody writes at this moment. Where the kernel is older, or memory is short, nothing is lost
  * but time: the faults come later, one by one. */
 
-/* How long stopping, or whoever maps memory meanwhile, may have to wait. The thread must not have a
- * lower priority than others: they would wait for it. */
+/* How long stopping, or whoever maps memory meanwhile, may have to wait. The threads must not have a
+ * lower priority than others: they would wait for them. */
 #define STEP_BYTES (UINT64_C(2) << 20)
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
+/* the range of a step, its first byte and its length; false: there is no such step */
+static bool fill_step(const kvl_fill_t *fill, uint64_t step, char **address_p, size_t *length_p)
+{
+    unsigned i;
+
+    if (fill->max_bytes && step >= fill->max_bytes / STEP_BYTES) {
+        return false;
+    }
+    for (i = 0; i < fill->count; i++) {
+        const kvl_fill_range_t *range = &fill->ranges[i];
+        uint64_t steps                = (range->length + STEP_BYTES - 1) / STEP_BYTES;
+
+        if (step < steps) {
+            size_t left = range->length - step * STEP_BYTES;
+
+            *address_p = range->address + step * STEP_BYTES;
+            *length_p  = left < STEP_BYTES ? left : STEP_BYTES;
+            return true;
+        }
+        step -= steps;
+    }
+    return false;
+}
+
+static void fill_done(kvl_fill_t *fill, size_t length)
+{
+    uint64_t before = atomic_fetch_add(&fill->done_bytes, length), total = fill->total_bytes;
+    unsigned tenth  = (unsigned)((before + length) / ((total + 9) / 10));
+
+    if (fill->name && (tenth > before / ((total + 9) / 10) || before + length == total)) {
+        kvl_info("%s: %" PRIu64 " of %" PRIu64 " MiB of memory are in", fill->name, (before + length) >> 20,
+                 total >> 20);
+    }
+}
+
 static void *fill_main(void *arg)
 {
     kvl_fill_t *fill = arg;
-    uint64_t bytes   = 0;
-    unsigned i;
+    size_t length;
+    char *address;
 
-    for (i = 0; i < fill->count; i++) {
-        size_t at, left;
-
-        for (at = 0; at < fill->ranges[i].length; at += STEP_BYTES, bytes += STEP_BYTES) {
-            left = fill->ranges[i].length - at;
-            if (atomic_load(&fill->stop) || (fill->max_bytes && bytes >= fill->max_bytes)) {
-                return NULL;
-            }
-            if (madvise(fill->ranges[i].address + at, left < STEP_BYTES ? left : STEP_BYTES,
-                        MADV_POPULATE_WRITE)) {
-                kvl_debug("fill: memory comes in as it is used (%s)", strerror(errno));
-                return NULL;
-            }
+    while (!atomic_load(&fill->stop) && fill_step(fill, atomic_fetch_add(&fill->next, 1), &address, &length)) {
+        if (madvise(address, length, MADV_POPULATE_WRITE)) {
+            kvl_debug("fill: memory comes in as it is used (%s)", strerror(errno));
+            return NULL;
         }
+        fill_done(fill, length);
     }
     return NULL;
+}
+
+static unsigned fill_threads(const kvl_fill_t *fill)
+{
+    cpu_set_t cpus;
+    unsigned half = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : ((unsigned)CPU_COUNT(&cpus) + 1) / 2;
+    unsigned most = fill->threads ? fill->threads : half;
+
+    return most < KVL_FILL_THREADS ? most : KVL_FILL_THREADS;
 }
 
 void kvl_fill_add(kvl_fill_t *fill, void *address, size_t length)
@@ -61,16 +99,30 @@ void kvl_fill_add(kvl_fill_t *fill, void *address, size_t length)
 
 void kvl_fill_start(kvl_fill_t *fill)
 {
+    unsigned threads = fill_threads(fill), i;
+
+    fill->total_bytes = 0;
+    for (i = 0; i < fill->count; i++) {
+        fill->total_bytes += fill->ranges[i].length;
+    }
+    if (fill->max_bytes && fill->total_bytes > fill->max_bytes) {
+        fill->total_bytes = fill->max_bytes;
+    }
     atomic_store(&fill->stop, false);
-    fill->started = fill->count && pthread_create(&fill->thread, NULL, fill_main, fill) == 0;
+    atomic_store(&fill->next, 0);
+    atomic_store(&fill->done_bytes, 0);
+    for (fill->started = 0; fill->total_bytes && fill->started < threads; fill->started++) {
+        if (pthread_create(&fill->thread[fill->started], NULL, fill_main, fill)) {
+            break;
+        }
+    }
 }
 
 void kvl_fill_stop(kvl_fill_t *fill)
 {
-    if (fill->started) {
-        atomic_store(&fill->stop, true);
-        pthread_join(fill->thread, NULL);
-        fill->started = false;
+    atomic_store(&fill->stop, true);
+    while (fill->started) {
+        pthread_join(fill->thread[--fill->started], NULL);
     }
     kvl_free(fill->ranges);
     fill->ranges = NULL;

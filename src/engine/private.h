@@ -78,6 +78,7 @@ struct kvl_engine {
     /* under region_lock */
     pthread_mutex_t region_lock;
     kvl_list_t regions;
+    int numa_node; /* that memory is allocated on, -1: any; also when the system does not let us */
     uint32_t last_region_id; /* begins anywhere: what a peer knows of an earlier engine is not found here */
 };
 
@@ -103,6 +104,11 @@ void kvl_engine_watch(kvl_engine_t *engine);
 /* renew.c */
 void kvl_engine_renew(kvl_engine_t *engine);
 unsigned kvl_engine_renew_step(kvl_engine_t *engine);
+
+/* memlock.c */
+/* Do the system's limits let @a bytes more be registered, for @a what, if there are rails of RDMA, and what these
+ * need by themselves? KVL_ERR_LIMIT says what to do. Under region_lock. */
+kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, const char *what);
 
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);

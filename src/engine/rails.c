@@ -27,6 +27,7 @@ typedef struct {
     kvl_tables_t *tables;
     const char *reach; /* device that reaches the address of the engine; NULL: unknown */
     char reach_name[64];
+    kvl_place_t place; /* of the process's memory */
 } setup_t;
 
 /* ---- what the user left to UCX ---- */
@@ -120,6 +121,22 @@ static kvl_place_t place_of_process(const kvl_rail_table_t *table)
     return place;
 }
 
+/* where the memory is to be; its rails are those that are chosen already: none before decide() */
+static kvl_status_t memory_node(const setup_t *setup)
+{
+    kvl_engine_t *engine = setup->engine;
+    const kvl_rail_t *rails[KVL_RAILS_MAX];
+    size_t count = 0;
+    unsigned i;
+
+    for (i = 0; i < engine->rail_count; i++) {
+        if (engine->rails[i].about) {
+            rails[count++] = engine->rails[i].about;
+        }
+    }
+    return kvl_place_memory(engine->table, engine->settings->numa_node, &setup->place, rails, count, &engine->numa_node);
+}
+
 static const char *rank_get(const char *name, void *arg)
 {
     const setup_t *setup = arg;
@@ -139,7 +156,7 @@ static kvl_status_t decide(setup_t *setup)
     kvl_choose_params_t choose = {.rails     = settings->rails,
                                   .affinity  = (kvl_affinity_t)settings->affinity,
                                   .max_rails = settings->max_rails,
-                                  .place     = place_of_process(engine->table),
+                                  .place     = setup->place,
                                   .reach     = setup->reach};
 
     if (choose.affinity == KVL_AFFINITY_RANK) {
@@ -279,12 +296,22 @@ static kvl_status_t setup_run(setup_t *setup)
 
     engine->left_to_ucx = left_to_ucx(engine);
     status              = table_make(setup);
+    if (status == KVL_OK) {
+        setup->place = place_of_process(engine->table);
+        status       = memory_node(setup);
+    }
+    if (status == KVL_OK && engine->numa_node >= 0) {
+        setup->place = (kvl_place_t){.kind = KVL_PLACE_NODE, .node = engine->numa_node};
+    }
     if (status != KVL_OK || engine->left_to_ucx) {
         return status == KVL_OK ? single_rail(setup) : status;
     }
     status = decide(setup);
     if (status == KVL_OK) {
         status = contexts_open(setup);
+    }
+    if (status == KVL_OK) {
+        status = memory_node(setup);
     }
     if (status == KVL_OK) {
         kvl_decision_summary(engine->decision, engine->table, text, sizeof(text));
@@ -331,6 +358,9 @@ void kvl_engine_rails_print(const kvl_engine_t *engine, FILE *stream, int json)
         }
         fputs(", ", stream);
         return;
+    }
+    if (engine->numa_node >= 0) {
+        fprintf(stream, "  memory on numa node %d\n", engine->numa_node);
     }
     if (engine->decision) {
         kvl_decision_print(engine->decision, engine->table, stream, json);

@@ -2,6 +2,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/pin.h"
+#include "engine/numa.h"
 #include "engine/private.h"
 #include "wire/wire.h"
 
@@ -16,7 +18,8 @@
 #endif
 
 /* Regions: one handle, one registration per rail, all rails or none. Registration is slow, so it
- * takes region_lock and not the engine's token: traffic goes on meanwhile. */
+ * takes region_lock and not the engine's token: traffic goes on meanwhile. Its bytes are counted before, and
+ * given back when the last registration is gone; once, since all rails pin the same pages. */
 
 static void region_unmap(kvl_region_t *region)
 {
@@ -31,19 +34,45 @@ static void region_unmap(kvl_region_t *region)
 static kvl_status_t region_map(kvl_region_t *region)
 {
     kvl_engine_t *engine = region->engine;
+    kvl_status_t status  = kvl_engine_may_pin(engine, region->length, "region");
     unsigned rail;
 
-    for (rail = 0; rail < engine->rail_count; rail++) {
-        kvl_status_t status = kvl_mem_create(engine->rails[rail].context, region->address,
-                                             region->length, &region->mems[rail]);
-
-        if (status != KVL_OK) {
-            region_unmap(region);
-            return status;
+    for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
+        status = kvl_mem_create(engine->rails[rail].context, region->address, region->length, &region->mems[rail]);
+        if (status == KVL_OK) {
+            region->address = kvl_mem_address(region->mems[rail]); /* allocated: now it has one */
         }
-        region->address = kvl_mem_address(region->mems[rail]); /* allocated: now it has one */
     }
-    return KVL_OK;
+    if (status != KVL_OK) {
+        region_unmap(region);
+    }
+    return status;
+}
+
+/* UCX allocates it: on the engine's NUMA node, and in huge pages where the system gives them for the asking. */
+static kvl_status_t region_alloc(kvl_region_t *region)
+{
+    kvl_engine_t *engine = region->engine;
+    int node             = engine->numa_node;
+    kvl_numa_t before    = {.changed = false};
+    kvl_status_t status;
+    bool bound;
+
+    bound  = node < 0 || kvl_numa_enter(&before, node); /* RDMA touches it at once */
+    status = region_map(region);
+    if (node >= 0) {
+        kvl_numa_leave(&before);
+        bound = bound && (status != KVL_OK || kvl_numa_bind(node, region->address, region->length));
+    }
+    if (!bound) {
+        kvl_warn("region: memory cannot be bound to NUMA node %d (%s): it comes from where it is used; "
+                 "KVLANE_NUMA_NODE=off if that is well", node, strerror(errno));
+        engine->numa_node = -1;
+    }
+    if (status == KVL_OK) {
+        (void)madvise(region->address, region->length, MADV_HUGEPAGE);
+    }
+    return status;
 }
 
 /* The first touch of shared memory can fail, and then it kills (SIGBUS): touch all of it where it can be
@@ -62,21 +91,34 @@ static kvl_status_t region_zero(const kvl_region_t *region)
     return KVL_OK;
 }
 
+/* In a callback it does not wait: the engine would stand still, and with it whoever is to release. */
+static kvl_status_t region_pin(kvl_engine_t *engine, size_t length)
+{
+    int64_t wait_ns = kvl_engine_is_inside(engine) ? 0 : engine->settings->timeout_ns;
+
+    return kvl_pin_take(length, engine->settings->pin_max, kvl_time_add(kvl_now_ns(), wait_ns));
+}
+
 static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
                                   kvl_region_t **region_p)
 {
     kvl_region_t *region;
     kvl_status_t status;
 
+    status = region_pin(engine, length);
+    if (status != KVL_OK) {
+        return status;
+    }
     region = kvl_calloc(1, sizeof(*region));
     if (!region) {
+        kvl_pin_give(length);
         return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
     }
     region->engine  = engine;
     region->address = address;
     region->length  = length;
     pthread_mutex_lock(&engine->region_lock);
-    status = region_map(region);
+    status = address ? region_map(region) : region_alloc(region);
     if (status == KVL_OK) {
         engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
         region->id = engine->last_region_id;
@@ -85,6 +127,7 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     pthread_mutex_unlock(&engine->region_lock);
     if (status != KVL_OK) {
         kvl_free(region);
+        kvl_pin_give(length);
         return status;
     }
     *region_p = region;
@@ -143,6 +186,7 @@ static void region_destroy(kvl_region_t *region)
 {
     kvl_list_remove(&region->link);
     region_unmap(region);
+    kvl_pin_give(region->length);
     kvl_free(region);
 }
 
@@ -171,36 +215,88 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
     return KVL_OK;
 }
 
+unsigned kvl_region_slices(const kvl_region_t *region)
+{
+    return kvl_mem_slices(region->mems[0]);
+}
+
+kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
+                               uint8_t rkey[KVL_WIRE_RKEY_MAX], kvl_wire_region_t *record)
+{
+    const kvl_mem_t *mem = region->mems[rail];
+    size_t rkey_length   = KVL_WIRE_RKEY_MAX;
+    kvl_status_t status  = kvl_mem_pack(mem, slice, rkey, &rkey_length);
+    size_t length;
+    void *base;
+
+    if (status == KVL_OK) {
+        kvl_mem_slice(mem, slice, &base, &length);
+        *record = (kvl_wire_region_t){.id          = region->id,
+                                      .rail        = (uint8_t)rail,
+                                      .base        = (uintptr_t)base,
+                                      .length      = length,
+                                      .rkey_length = (uint16_t)rkey_length,
+                                      .rkey        = rkey};
+    }
+    return status;
+}
+
+kvl_mem_t *kvl_region_mem(const kvl_region_t *region, unsigned rail, const void *address, size_t length)
+{
+    kvl_mem_t *mem = region->mems[rail];
+
+    return length <= kvl_mem_left(mem, address) ? mem : NULL;
+}
+
+/* Writes the blob, if it fits; @a length_p: room, then the length it takes. */
+static kvl_status_t region_blob(const kvl_region_t *region, kvl_region_blob_t *out,
+                                uint8_t (*rkeys)[KVL_WIRE_RKEY_MAX], void *blob, size_t *length_p)
+{
+    size_t room = *length_p;
+    unsigned i;
+
+    out->nonce = kvl_engine_nonce(region->engine);
+    out->count = kvl_region_slices(region);
+    for (i = 0; i < out->count; i++) {
+        kvl_status_t status = kvl_region_record(region, 0, i, rkeys[i], &out->slices[i]);
+
+        if (status != KVL_OK) {
+            return status;
+        }
+    }
+    *length_p = kvl_region_blob_size(out);
+    if (room < *length_p || !blob) {
+        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": its blob takes %zu bytes, %zu given",
+                         region->id, *length_p, room);
+    }
+    kvl_put_region_blob(blob, room, out);
+    return KVL_OK;
+}
+
 kvl_status_t kvl_region_export(kvl_region_t *region, void *blob, size_t *length_p)
 {
-    uint8_t rkey[KVL_WIRE_RKEY_MAX];
-    uint8_t scratch[KVL_WIRE_RKEY_MAX + 128];
-    size_t rkey_length = sizeof(rkey), length;
-    kvl_region_blob_t out = {0};
+    uint8_t(*rkeys)[KVL_WIRE_RKEY_MAX];
+    kvl_region_blob_t out;
     kvl_status_t status;
+    unsigned slices;
 
     if (!region || !length_p) {
         return kvl_error(KVL_ERR_INVALID, "kvl_region_export: region or length_p is NULL");
     }
-    out.nonce = kvl_engine_nonce(region->engine);
-    status    = kvl_mem_pack(region->mems[0], rkey, &rkey_length);
+    slices = kvl_region_slices(region);
+    if (slices > KVL_WIRE_REGIONS_MAX) {
+        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": %u slices, over %u; KVLANE_REG_SLICE makes them longer",
+                         region->id, slices, KVL_WIRE_REGIONS_MAX);
+    }
+    rkeys = kvl_malloc(slices * sizeof(*rkeys));
+    if (!rkeys) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
+    }
+    status = region_blob(region, &out, rkeys, blob, length_p);
+    kvl_free(rkeys);
     if (status != KVL_OK) {
         return status;
     }
-    out.region = (kvl_wire_region_t){.id          = region->id,
-                                     .base        = (uintptr_t)region->address,
-                                     .length      = region->length,
-                                     .rkey_length = (uint16_t)rkey_length,
-                                     .rkey        = rkey};
-    length = kvl_put_region_blob(scratch, sizeof(scratch), &out);
-    if (*length_p < length || !blob) {
-        size_t given = *length_p;
-
-        *length_p = length;
-        return kvl_error(KVL_ERR_LIMIT, "region %" PRIu32 ": its blob takes %zu bytes, %zu given",
-                         region->id, length, given);
-    }
-    *length_p = kvl_put_region_blob(blob, *length_p, &out);
     kvl_engine_enter(region->engine);
     region->exported = true;
     kvl_engine_leave(region->engine);

@@ -17,10 +17,21 @@
 /* most bytes that an op at this remote offset may have */
 static uint64_t cut_limit(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk, uint64_t offset)
 {
-    if (mode == KVL_MODE_IS_ONESIDED || move->scope != 0) {
-        return chunk;
+    uint64_t slice_bytes = move->remote ? move->remote->slice_bytes : 0;
+
+    if (mode != KVL_MODE_IS_ONESIDED && move->scope == 0) {
+        chunk -= (offset - move->value_offset) % chunk; /* the target counts whole chunks */
     }
-    return chunk - (offset - move->value_offset) % chunk; /* the target counts whole chunks */
+    if (slice_bytes && slice_bytes - offset % slice_bytes < chunk) {
+        chunk = slice_bytes - offset % slice_bytes;
+    }
+    return chunk;
+}
+
+/* slices are the same on every rail */
+static const kvl_mem_t *piece_mem(const kvl_piece_t *piece)
+{
+    return piece->mems ? piece->mems[0] : NULL;
 }
 
 /* may the op that ends where @a last ends go on with @a next? */
@@ -45,18 +56,20 @@ void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, bool gather, uint64_t
                         .piece_at      = move->piece_at};
     limit = cut_limit(move, mode, chunk_bytes, cut->remote_offset);
     for (;;) {
-        size_t left = piece->length - cut->piece_at;
+        size_t left  = piece->length - cut->piece_at;
+        size_t slice = kvl_mem_left(piece_mem(piece), (char *)piece->address + cut->piece_at);
+        size_t most  = limit - cut->length < slice ? (size_t)(limit - cut->length) : slice;
 
         cut->count++;
-        if (left > limit - cut->length) {
-            cut->piece_at += (size_t)(limit - cut->length);
-            cut->length = (size_t)limit;
+        if (left > most) {
+            cut->piece_at += most;
+            cut->length += most;
             return;
         }
         cut->length += left;
         cut->piece_at = 0;
         cut->piece++;
-        if (cut->piece == move->piece_count || cut->length == limit ||
+        if (cut->piece == move->piece_count || left == most ||
             !cut_continues(piece, piece + 1, gather)) {
             return;
         }
@@ -109,10 +122,12 @@ const kvl_mem_t *kvl_cut_mem(const kvl_move_t *move, const kvl_cut_t *cut, unsig
 {
     const kvl_piece_t *piece = &move->pieces[move->piece];
     kvl_mem_t *const *mems   = piece->mems;
+    const kvl_mem_t *mem     = piece_mem(piece);
+    unsigned slice           = kvl_mem_slice_of(mem, (char *)piece->address + move->piece_at);
     size_t i;
 
     for (i = 1; i < cut->count; i++) {
-        if (piece[i].mems != mems) {
+        if (piece[i].mems != mems || kvl_mem_slice_of(mem, piece[i].address) != slice) {
             return NULL;
         }
     }

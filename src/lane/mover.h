@@ -33,9 +33,10 @@ typedef struct {
 /* A remote region as this link knows it: one per (region id), keys on each endpoint. */
 typedef struct {
     uint32_t id;
-    unsigned slot;     /* index into kvl_endpoint.rkeys */
+    unsigned slot;     /* index into kvl_endpoint.rkeys: of its first slice, those of the others follow */
     uint64_t base[16]; /* remote address of its first byte, by rail */
     uint64_t length;
+    uint64_t slice_bytes; /* of each slice but the last: one key each; 0: it has one */
     bool by_message; /* whatever the modes: UCX would emulate RMA for it */
 } kvl_remote_region_t;
 

@@ -12,9 +12,12 @@ static void rma_done(kvl_req_t *req, kvl_status_t status)
     kvl_op_back(op, KVL_OP_SENDING, status);
 }
 
-static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_region_t *remote)
+static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_region_t *remote,
+                           uint64_t offset)
 {
-    return remote->slot < endpoint->rkey_count ? endpoint->rkeys[remote->slot] : NULL;
+    uint64_t slot = remote->slot + (remote->slice_bytes ? offset / remote->slice_bytes : 0);
+
+    return slot < endpoint->rkey_count ? endpoint->rkeys[slot] : NULL;
 }
 
 kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
@@ -26,7 +29,7 @@ kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
                                 .length  = cut->length,
                                 .mem     = kvl_cut_mem(move, cut, endpoint->rail),
                                 .remote  = move->remote->base[endpoint->rail] + cut->remote_offset,
-                                .rkey    = rma_key(endpoint, move->remote)};
+                                .rkey    = rma_key(endpoint, move->remote, cut->remote_offset)};
 
     if (cut->count > 1 && op->mover->params.gathers) {
         kvl_status_t status = kvl_op_iov(op, cut->count);

@@ -86,7 +86,8 @@ typedef enum {
 } kvl_carry_t;
 
 /* A range that is contiguous there, and here too unless @a gather. At most @a chunk_bytes, and with
- * scope 0 never across a multiple of it from value_offset. The move has bytes left. */
+ * scope 0 never across a multiple of it from value_offset. No piece of it lies in two slices of a registration,
+ * here or there. The move has bytes left. */
 void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, bool gather, uint64_t chunk_bytes,
                   kvl_cut_t *cut);
 /* @a mem: what kvl_cut_mem() says */

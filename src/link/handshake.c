@@ -89,21 +89,14 @@ static kvl_status_t terms_check(kvl_link_t *link)
 
 static kvl_status_t hello_read(kvl_link_t *link, const kvl_msg_head_t *head, kvl_rbuf_t *body)
 {
-    kvl_status_t status;
-    unsigned i;
+    kvl_status_t status = kvl_get_hello_ok(body, &link->terms);
 
-    status = kvl_get_hello_ok(body, &link->terms);
+
     if (status == KVL_OK) {
         status = terms_check(link);
     }
-    for (i = 0; status == KVL_OK && i < head->count; i++) {
-        kvl_wire_region_t wire;
-        kvl_link_region_t *region;
-
-        status = kvl_get_region(body, &wire);
-        if (status == KVL_OK) {
-            status = kvl_link_region_add(link, &wire, &region);
-        }
+    if (status == KVL_OK) {
+        status = kvl_link_regions_read(link, body, head->count);
     }
     if (status == KVL_OK) {
         status = kvl_get_peer_rails(body, link->peer_rails, &link->peer_rail_count);

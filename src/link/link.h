@@ -61,8 +61,8 @@ const kvl_hello_ok_t *kvl_link_terms(const kvl_link_t *link);
 kvl_mover_t *kvl_link_mover(kvl_link_t *link);
 /* The peer's region by id, NULL if unknown: a protocol error of the peer if it named it. */
 const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id);
-/* Adds a region that the peer exported (transport): keys are unpacked on every endpoint. */
-kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *region,
+/* Adds a region that the peer exported (transport), given its slices: keys are unpacked on every endpoint. */
+kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *slices, size_t count,
                              const kvl_remote_region_t **region_p);
 void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *region);
 void kvl_link_info(const kvl_link_t *link, char transport[64], kvl_mode_t *put_p, kvl_mode_t *get_p);

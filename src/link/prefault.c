@@ -7,8 +7,9 @@
 
 #define FILL_MAX (UINT64_C(32) << 30)
 
-static void prefault_region(kvl_link_t *link, const kvl_remote_region_t *region)
+static void prefault_slice(kvl_link_t *link, const kvl_link_region_t *slice)
 {
+    const kvl_remote_region_t *region = &slice->region;
     unsigned line;
 
     for (line = 1; line < link->line_count; line++) { /* line 0 is ctrl, which has no keys */
@@ -19,7 +20,7 @@ static void prefault_region(kvl_link_t *link, const kvl_remote_region_t *region)
             kvl_rkey_pointer(endpoint->rkeys[region->slot], region->base[endpoint->rail], &address) ==
                 KVL_OK &&
             !((uintptr_t)address & 4095)) {
-            kvl_fill_add(&link->fill, address, region->length);
+            kvl_fill_add(&link->fill, address, slice->slice_length);
         }
     }
 }
@@ -33,7 +34,7 @@ void kvl_link_prefault(kvl_link_t *link)
     }
     link->fill.max_bytes = FILL_MAX;
     for (i = 0; i < link->region_count; i++) {
-        prefault_region(link, &link->regions[i].region);
+        prefault_slice(link, &link->regions[i]);
     }
     kvl_fill_start(&link->fill);
 }

@@ -19,10 +19,13 @@ typedef struct {
     bool closing, closed;
 } kvl_line_t;
 
-/* a region of the peer: what it said, and the packed key for endpoints to come */
+/* A region of the peer: what it said, and the packed key for endpoints to come. Of several slices: its first;
+ * the others follow, each with a key of its own. */
 typedef struct {
-    kvl_remote_region_t region;
+    kvl_remote_region_t region; /* of a slice that is not the first: id, slot and base alone */
     bool used;
+    unsigned slices;       /* that it has; 0: this is one of those that follow */
+    uint64_t slice_length; /* of this one */
     uint16_t rkey_length[KVL_RAILS_MAX]; /* by our rail: for the peer's that it is paired with */
     uint8_t *rkey[KVL_RAILS_MAX];
 } kvl_link_region_t;
@@ -200,9 +203,9 @@ void kvl_link_keep_retries(kvl_link_t *link);
 void kvl_link_print(kvl_printer_t *printer, FILE *stream, int json);
 
 /* remote.c */
-kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
-                                 kvl_link_region_t **region_p);
-/* The key of a region, which is known already, for the endpoints of our @a rail. */
+/* The regions that HELLO_OK tells: @a count records. */
+kvl_status_t kvl_link_regions_read(kvl_link_t *link, kvl_rbuf_t *body, size_t count);
+/* The key of a slice, which is known already, for the endpoints of our @a rail. */
 kvl_status_t kvl_link_region_key(kvl_link_t *link, const kvl_wire_region_t *wire, unsigned rail);
 kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_link_region_t *region);
 void kvl_link_drop_regions(kvl_link_t *link);

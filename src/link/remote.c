@@ -24,58 +24,6 @@ static kvl_status_t region_key(kvl_link_t *link, kvl_link_region_t *region,
     return KVL_OK;
 }
 
-kvl_status_t kvl_link_region_add(kvl_link_t *link, const kvl_wire_region_t *wire,
-                               kvl_link_region_t **region_p)
-{
-    kvl_link_region_t *region = NULL, *grown;
-    kvl_status_t status;
-    unsigned i;
-
-    for (i = 0; i < link->region_count && !region; i++) {
-        if (!link->regions[i].used) {
-            region = &link->regions[i];
-        }
-    }
-    if (!region) {
-        if (link->region_count == KVL_WIRE_REGIONS_MAX) {
-            return kvl_error(KVL_ERR_LIMIT, "link %s: more than %u regions of one peer", link->address,
-                             KVL_WIRE_REGIONS_MAX);
-        }
-        if (!link->regions) { /* never moves: others keep pointers into it */
-            grown = kvl_calloc(KVL_WIRE_REGIONS_MAX, sizeof(*grown));
-            if (!grown) {
-                return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
-            }
-            link->regions = grown;
-        }
-        region = &link->regions[link->region_count++];
-    }
-    *region = (kvl_link_region_t){.region = {.id     = wire->id,
-                                             .slot   = (unsigned)(region - link->regions),
-                                             .length = wire->length}};
-    status  = region_key(link, region, wire, 0);
-    if (status == KVL_OK) {
-        region->used = true;
-        *region_p    = region;
-    }
-    return status;
-}
-
-kvl_status_t kvl_link_region_key(kvl_link_t *link, const kvl_wire_region_t *wire, unsigned rail)
-{
-    unsigned i;
-
-    for (i = 0; i < link->region_count; i++) {
-        kvl_link_region_t *region = &link->regions[i];
-
-        if (region->used && region->region.id == wire->id && region->region.length == wire->length) {
-            return region_key(link, region, wire, rail);
-        }
-    }
-    return kvl_error(KVL_ERR_PROTOCOL, "a key for region %u, which HELLO_OK did not have",
-                     (unsigned)wire->id);
-}
-
 static void region_free(kvl_link_region_t *region)
 {
     unsigned rail;
@@ -86,13 +34,128 @@ static void region_free(kvl_link_region_t *region)
     *region = (kvl_link_region_t){.used = false};
 }
 
-void kvl_link_drop_regions(kvl_link_t *link)
+static void regions_free(kvl_link_region_t *region, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        region_free(&region[i]);
+    }
+}
+
+/* @a count places in a row; they never move, others keep pointers to them */
+static kvl_link_region_t *regions_place(kvl_link_t *link, size_t count)
+{
+    unsigned i, run = 0;
+
+    if (!link->regions) {
+        link->regions = kvl_calloc(KVL_WIRE_REGIONS_MAX, sizeof(*link->regions));
+        if (!link->regions) {
+            kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+            return NULL;
+        }
+    }
+    for (i = 0; i < KVL_WIRE_REGIONS_MAX && run < count; i++) {
+        run = link->regions[i].used ? 0 : run + 1;
+    }
+    if (run < count) {
+        kvl_error(KVL_ERR_LIMIT, "link %s: more than %u regions, or slices of regions, of one peer", link->address,
+                  KVL_WIRE_REGIONS_MAX);
+        return NULL;
+    }
+    if (link->region_count < i) {
+        link->region_count = i;
+    }
+    return &link->regions[i - count];
+}
+
+/* the records of one region */
+static kvl_status_t region_add(kvl_link_t *link, const kvl_wire_region_t *records, size_t count,
+                               kvl_link_region_t **region_p)
+{
+    kvl_link_region_t *region;
+    kvl_status_t status;
+    size_t i;
+
+    if (!kvl_region_slices_fit(records, count)) {
+        return kvl_error(KVL_ERR_PROTOCOL, "region %u: its slices do not follow each other",
+                         (unsigned)records->id);
+    }
+    region = regions_place(link, count);
+    if (!region) {
+        return link->regions ? KVL_ERR_LIMIT : KVL_ERR_NO_MEMORY;
+    }
+    for (i = 0; i < count; i++) {
+        region[i] = (kvl_link_region_t){.region       = {.id   = records[i].id,
+                                                         .slot = (unsigned)(&region[i] - link->regions)},
+                                        .slice_length = records[i].length};
+        status    = region_key(link, &region[i], &records[i], 0);
+        if (status != KVL_OK) {
+            regions_free(region, i);
+            return status;
+        }
+        region[i].used = true;
+        region->region.length += records[i].length;
+    }
+    region->slices             = (unsigned)count;
+    region->region.slice_bytes = count > 1 ? records->length : 0;
+    *region_p                  = region;
+    return KVL_OK;
+}
+
+static kvl_status_t regions_add(kvl_link_t *link, const kvl_wire_region_t *records, size_t count)
+{
+    kvl_status_t status = KVL_OK;
+    size_t i, slices;
+
+    for (i = 0; status == KVL_OK && i < count; i += slices) {
+        kvl_link_region_t *region;
+
+        for (slices = 1; i + slices < count && records[i + slices].id == records[i].id; slices++) {
+        }
+        status = region_add(link, &records[i], slices, &region);
+    }
+    return status;
+}
+
+kvl_status_t kvl_link_regions_read(kvl_link_t *link, kvl_rbuf_t *body, size_t count)
+{
+    kvl_wire_region_t *records = kvl_calloc(count ? count : 1, sizeof(*records));
+    kvl_status_t status        = KVL_OK;
+    size_t i;
+
+    if (!records) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "link %s: out of memory", link->address);
+    }
+    for (i = 0; status == KVL_OK && i < count; i++) {
+        status = kvl_get_region(body, &records[i]);
+    }
+    if (status == KVL_OK) {
+        status = regions_add(link, records, count);
+    }
+    kvl_free(records);
+    return status;
+}
+
+kvl_status_t kvl_link_region_key(kvl_link_t *link, const kvl_wire_region_t *wire, unsigned rail)
 {
     unsigned i;
 
     for (i = 0; i < link->region_count; i++) {
-        region_free(&link->regions[i]);
+        kvl_link_region_t *region = &link->regions[i];
+
+        if (region->used && region->region.id == wire->id && region->region.base[0] == wire->base &&
+            region->slice_length == wire->length) {
+            return region_key(link, region, wire, rail);
+        }
     }
+    return kvl_error(KVL_ERR_PROTOCOL, "a key for region %u, which HELLO_OK did not have",
+                     (unsigned)wire->id);
+}
+
+void kvl_link_drop_regions(kvl_link_t *link)
+{
+    regions_free(link->regions, link->region_count);
     link->region_count = 0;
 }
 
@@ -110,7 +173,10 @@ static kvl_status_t region_judge(kvl_link_t *link, const kvl_endpoint_t *endpoin
             KVL_OK) {
         return KVL_OK;
     }
-    remote->by_message = true;
+    while (!region->slices) {
+        region--;
+    }
+    region->region.by_message = true;
     if (kvl_engine_settings(link->engine)->mode == KVL_MODE_ONESIDED) {
         return kvl_error(KVL_ERR_UNSUPPORTED,
                          "KVLANE_MODE=onesided, but region %u of %s is not in memory that UCX shares; "
@@ -140,7 +206,7 @@ kvl_status_t kvl_link_unpack(kvl_link_t *link, kvl_endpoint_t *endpoint, kvl_lin
         return KVL_OK; /* by messages only */
     }
     status = kvl_rkey_unpack(endpoint->ep, region->rkey[rail], region->rkey_length[rail],
-                             region->region.base[rail], region->region.length,
+                             region->region.base[rail], region->slice_length,
                              &endpoint->rkeys[slot]);
     return status == KVL_OK ? region_judge(link, endpoint, region) : status;
 }
@@ -150,28 +216,40 @@ const kvl_remote_region_t *kvl_link_region(const kvl_link_t *link, uint32_t id)
     unsigned i;
 
     for (i = 0; i < link->region_count; i++) {
-        if (link->regions[i].used && link->regions[i].region.id == id) {
+        if (link->regions[i].slices && link->regions[i].region.id == id) {
             return &link->regions[i].region;
         }
     }
     return NULL;
 }
 
-kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
+static kvl_status_t region_unpack(kvl_link_t *link, kvl_link_region_t *region)
+{
+    kvl_status_t status = KVL_OK;
+    unsigned i, j;
+
+    for (i = 1; status == KVL_OK && i < link->line_count; i++) {
+        for (j = 0; status == KVL_OK && j < region->slices; j++) {
+            if (link->lines[i].endpoint.ep && !link->lines[i].closing) {
+                status = kvl_link_unpack(link, &link->lines[i].endpoint, &region[j]);
+            }
+        }
+    }
+    return status;
+}
+
+kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *slices, size_t count,
                              const kvl_remote_region_t **region_p)
 {
     kvl_link_region_t *region = NULL;
     kvl_status_t status;
-    unsigned i;
 
     if (link->state != KVL_LINK_UP) {
         return kvl_error(KVL_ERR_UNREACHABLE, "link %s: not connected", link->address);
     }
-    status = kvl_link_region_add(link, wire, &region);
-    for (i = 1; status == KVL_OK && i < link->line_count; i++) {
-        if (link->lines[i].endpoint.ep && !link->lines[i].closing) {
-            status = kvl_link_unpack(link, &link->lines[i].endpoint, region);
-        }
+    status = region_add(link, slices, count, &region);
+    if (status == KVL_OK) {
+        status = region_unpack(link, region);
     }
     if (status == KVL_OK) {
         *region_p = &region->region;
@@ -184,7 +262,7 @@ kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *wire,
 void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *remote)
 {
     kvl_link_region_t *region = kvl_container(remote, kvl_link_region_t, region);
-    unsigned i;
+    unsigned i, slot;
 
     if (!link->region_count || !region->used) {
         return; /* the link went down meanwhile and dropped it */
@@ -192,10 +270,10 @@ void kvl_link_forget(kvl_link_t *link, const kvl_remote_region_t *remote)
     for (i = 1; i < link->line_count; i++) {
         kvl_endpoint_t *endpoint = &link->lines[i].endpoint;
 
-        if (remote->slot < endpoint->rkey_count) {
-            kvl_rkey_destroy(endpoint->rkeys[remote->slot]);
-            endpoint->rkeys[remote->slot] = NULL;
+        for (slot = remote->slot; slot < remote->slot + region->slices && slot < endpoint->rkey_count; slot++) {
+            kvl_rkey_destroy(endpoint->rkeys[slot]);
+            endpoint->rkeys[slot] = NULL;
         }
     }
-    region_free(region);
+    regions_free(region, region->slices);
 }

@@ -24,21 +24,16 @@ bool kvl_session_put_regions(kvl_session_t *session, kvl_wbuf_t *w, unsigned rai
     size_t count = server->ops->regions(server->arg, session, regions, KVL_WIRE_REGIONS_MAX), i;
 
     for (i = 0; i < count; i++) {
-        uint8_t rkey[KVL_WIRE_RKEY_MAX];
-        size_t rkey_length = sizeof(rkey);
-        kvl_wire_region_t wire;
+        unsigned slices = kvl_region_slices(regions[i]), slice;
 
-        if (kvl_mem_pack(regions[i]->mems[rail], rkey, &rkey_length) != KVL_OK) {
-            return false;
-        }
-        wire = (kvl_wire_region_t){.id          = regions[i]->id,
-                                   .rail        = (uint8_t)rail,
-                                   .base        = (uintptr_t)regions[i]->address,
-                                   .length      = regions[i]->length,
-                                   .rkey_length = (uint16_t)rkey_length,
-                                   .rkey        = rkey};
-        if (!kvl_put_region(w, &wire)) {
-            return false;
+        for (slice = 0; slice < slices; slice++) {
+            uint8_t rkey[KVL_WIRE_RKEY_MAX];
+            kvl_wire_region_t record;
+
+            if (kvl_region_record(regions[i], rail, slice, rkey, &record) != KVL_OK ||
+                !kvl_put_region(w, &record)) {
+                return false;
+            }
         }
     }
     return true;

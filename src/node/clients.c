@@ -95,7 +95,8 @@ static kvl_status_t client_op(kvl_client_t *client, const kvl_endpoint_t *endpoi
     if (status == KVL_OK) {
         *target = (kvl_target_t){.address = place.address,
                                  .length  = (size_t)head->length,
-                                 .mem     = client->node->regions[place.slab]->mems[endpoint->rail],
+                                 .mem     = kvl_region_mem(client->node->regions[place.slab], endpoint->rail,
+                                                           place.address, (size_t)head->length),
                                  .cookie  = lease};
     }
     return status;

@@ -161,8 +161,25 @@ static unsigned scratch_slots(uint64_t memory_bytes, uint64_t sessions, size_t *
     return (unsigned)(slots < sessions ? slots : sessions);
 }
 
+/* a client is told of each of them */
+static kvl_status_t node_slices(const kvl_node_t *node, uint64_t memory_bytes)
+{
+    unsigned slices = node->scratch.region ? kvl_region_slices(node->scratch.region) : 0, i;
+
+    for (i = 0; i < node->region_count; i++) {
+        slices += kvl_region_slices(node->regions[i]);
+    }
+    return slices <= KVL_WIRE_REGIONS_MAX
+               ? KVL_OK
+               : kvl_error(KVL_ERR_LIMIT,
+                           "node: %" PRIu64 " bytes of memory are %u registrations, over %u; "
+                           "KVLANE_REG_SLICE makes them longer",
+                           memory_bytes, slices, KVL_WIRE_REGIONS_MAX);
+}
+
 static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
 {
+    uint64_t pin_max = kvl_engine_settings(node->engine)->pin_max;
     size_t slot;
     unsigned slots =
         scratch_slots(memory_bytes, kvl_engine_settings(node->engine)->max_sessions, &slot);
@@ -174,6 +191,10 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
     kvl_status_t status;
     unsigned i;
 
+    if (pin_max && memory_bytes > pin_max) {
+        return kvl_error(KVL_ERR_LIMIT, "node: %" PRIu64 " bytes of memory, over KVLANE_PIN_MAX (%" PRIu64
+                         "); ask for less, or raise it", memory_bytes, pin_max);
+    }
     if (count > KVL_SLABS_MAX) {
         return kvl_error(KVL_ERR_LIMIT,
                          "node: %" PRIu64 " bytes of memory; at most %" PRIu64
@@ -192,9 +213,10 @@ static kvl_status_t node_memory(kvl_node_t *node, uint64_t memory_bytes)
             status = kvl_store_add_slab(node->store, kvl_region_address(region), length);
         }
     }
-    return status == KVL_OK && slots
-               ? kvl_scratch_create(&node->scratch, node->engine, slot, slots)
-               : status;
+    if (status == KVL_OK && slots) {
+        status = kvl_scratch_create(&node->scratch, node->engine, slot, slots);
+    }
+    return status == KVL_OK ? node_slices(node, memory_bytes) : status;
 }
 
 static kvl_status_t node_store(kvl_node_t *node)
@@ -290,6 +312,7 @@ static kvl_status_t node_start(kvl_node_t *node, const kvl_node_params_t *params
         kvl_engine_leave(node->engine);
     }
     if (status == KVL_OK) {
+        node->fill.name = "node";
         kvl_fill_start(&node->fill);
     }
     return status;

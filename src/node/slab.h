@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #define KVL_SLAB_GRANULE 64u                 /* slots start and end at multiples */
-#define KVL_SLAB_MAX     (UINT64_C(7) << 29) /* 3.5 GiB: one registration */
+#define KVL_SLAB_MAX     (UINT64_C(7) << 29) /* 3.5 GiB: one slice, as KVLANE_REG_SLICE is by default */
 #define KVL_SLABS_MAX    255                 /* and the region of the self-tests: KVL_WIRE_REGIONS_MAX */
 
 #define KVL_BLOCK_NONE KVL_IPOOL_NONE

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rail/place.h"
 
+#include "base/error.h"
+
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A PCI path names every bridge from the host bridge down. What two paths have in common is the road
@@ -98,6 +102,64 @@ int kvl_distance_compare(kvl_distance_t a, kvl_distance_t b)
         return a.level < b.level ? -1 : 1;
     }
     return a.steps < b.steps ? -1 : a.steps > b.steps;
+}
+
+/* the one node of all rails; -1: several, or nobody knows */
+static int rails_node(const kvl_rail_t *const *rails, size_t rail_count)
+{
+    int node = rail_count ? rails[0]->numa : -1;
+    size_t i;
+
+    for (i = 1; i < rail_count; i++) {
+        node = rails[i]->numa == node ? node : -1;
+    }
+    return node;
+}
+
+static bool has_node(const kvl_rail_table_t *table, long node)
+{
+    size_t i;
+
+    for (i = 0; i < table->node_count; i++) {
+        if ((long)table->nodes[i].node == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static kvl_status_t memory_refused(const kvl_rail_table_t *table, const char *setting)
+{
+    char there[128] = "";
+    size_t at = 0, i;
+
+    for (i = 0; i < table->node_count && at < sizeof(there); i++) {
+        at += (size_t)snprintf(there + at, sizeof(there) - at, ", %u", table->nodes[i].node);
+    }
+    return kvl_error(KVL_ERR_CONFIG, "KVLANE_NUMA_NODE=%s: no such node; accepted: auto, off%s", setting, there);
+}
+
+kvl_status_t kvl_place_memory(const kvl_rail_table_t *table, const char *setting, const kvl_place_t *process,
+                              const kvl_rail_t *const *rails, size_t rail_count, int *node_p)
+{
+    char *end;
+    long node;
+
+    if (!strcmp(setting, "off")) {
+        *node_p = -1;
+        return KVL_OK;
+    }
+    if (!strcmp(setting, "auto")) {
+        node    = process->kind == KVL_PLACE_NODE ? process->node : rails_node(rails, rail_count);
+        *node_p = table->node_count > 1 && has_node(table, node) ? (int)node : -1;
+        return KVL_OK;
+    }
+    node = strtol(setting, &end, 10);
+    if (setting[0] < '0' || setting[0] > '9' || *end || !has_node(table, node)) {
+        return memory_refused(table, setting);
+    }
+    *node_p = (int)node;
+    return KVL_OK;
 }
 
 void kvl_place_format(const kvl_place_t *place, char *text, size_t size)

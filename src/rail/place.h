@@ -37,6 +37,11 @@ kvl_distance_t kvl_place_distance(const kvl_rail_table_t *table, const kvl_place
                                   const kvl_rail_t *rail);
 /* below 0: a is nearer */
 int kvl_distance_compare(kvl_distance_t a, kvl_distance_t b);
+/* KVLANE_NUMA_NODE: the node to have memory on, -1: any. A number: that node. "auto": that of @a process, which is
+ * where its CPUs are; else that of all @a rails. Neither on a machine of one node. KVL_ERR_CONFIG: no such node, or
+ * no such word; the text lists what there is. */
+kvl_status_t kvl_place_memory(const kvl_rail_table_t *table, const char *setting, const kvl_place_t *process,
+                              const kvl_rail_t *const *rails, size_t rail_count, int *node_p);
 /* "gpu 0000:1b:00.0", "numa node 1", "memory anywhere" */
 void kvl_place_format(const kvl_place_t *place, char *text, size_t size);
 /* "same pcie switch", "other numa node (distance 21)" */

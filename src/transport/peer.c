@@ -18,6 +18,14 @@ static void peer_drained(kvl_peer_t *peer)
     }
 }
 
+static kvl_status_t remote_import(kvl_remote_t *remote, kvl_link_t *link)
+{
+    kvl_region_blob_t in;
+    kvl_status_t status = kvl_get_region_blob(remote->blob, remote->blob_length, &in);
+
+    return status == KVL_OK ? kvl_link_import(link, in.slices, in.count, &remote->region) : status;
+}
+
 static void peer_up(kvl_link_t *link, void *arg)
 {
     kvl_peer_t *peer = arg;
@@ -26,7 +34,7 @@ static void peer_up(kvl_link_t *link, void *arg)
     for (node = peer->remotes.next; node != &peer->remotes; node = node->next) {
         kvl_remote_t *remote = kvl_container(node, kvl_remote_t, link);
 
-        if (kvl_link_import(link, &remote->wire, &remote->region) != KVL_OK) {
+        if (remote_import(remote, link) != KVL_OK) {
             remote->region = NULL;
             kvl_warn("peer %s: a region could not be imported again: %s", kvl_link_address(link),
                      kvl_error_text());
@@ -178,17 +186,18 @@ kvl_status_t kvl_remote_import(kvl_peer_t *peer, const void *blob, size_t length
     if (kvl_get_region_blob(blob, length, &in) != KVL_OK) {
         return kvl_error(KVL_ERR_INVALID, "import: %zu bytes that no kvl_region_export() wrote", length);
     }
-    remote = kvl_calloc(1, sizeof(*remote));
+    remote = kvl_calloc(1, sizeof(*remote) + length);
     if (!remote) {
         return kvl_error(KVL_ERR_NO_MEMORY, "import: out of memory");
     }
-    remote->peer = peer;
-    remote->wire = in.region;
-    memcpy(remote->rkey, in.region.rkey, in.region.rkey_length);
-    remote->wire.rkey = remote->rkey;
+    remote->peer        = peer;
+    remote->id          = in.slices[0].id;
+    remote->length      = in.slices[in.count - 1].base + in.slices[in.count - 1].length - in.slices[0].base;
+    remote->blob_length = length;
+    memcpy(remote->blob, blob, length);
     kvl_engine_enter(peer->engine);
     status = kvl_link_state(peer->link) == KVL_LINK_UP
-                 ? kvl_link_import(peer->link, &remote->wire, &remote->region)
+                 ? remote_import(remote, peer->link)
                  : kvl_link_want(peer->link);
     if (status == KVL_INPROGRESS) { /* peer_up() imports it */
         status = KVL_OK;
@@ -207,7 +216,7 @@ kvl_status_t kvl_remote_import(kvl_peer_t *peer, const void *blob, size_t length
 
 size_t kvl_remote_length(const kvl_remote_t *remote)
 {
-    return remote ? (size_t)remote->wire.length : 0;
+    return remote ? (size_t)remote->length : 0;
 }
 
 void kvl_remote_release(kvl_remote_t *remote)

@@ -30,9 +30,12 @@ struct kvl_remote {
     kvl_list_t link;  /* in peer->remotes */
     const kvl_remote_region_t *region; /* NULL while the link is down; engine thread only */
     bool released;                     /* by the caller, under a transfer; engine thread only */
-    kvl_wire_region_t wire;
     _Atomic long users; /* transfers under way */
-    uint8_t rkey[KVL_WIRE_RKEY_MAX];
+    /* constant */
+    uint32_t id;
+    uint64_t length;
+    size_t blob_length;
+    uint8_t blob[]; /* to import it again */
 };
 
 /* transfer.c, engine thread */

@@ -36,12 +36,12 @@ static kvl_status_t part_check(kvl_peer_t *peer, const kvl_part_t *part, size_t 
         return kvl_error(KVL_ERR_INVALID, "transfer: part %zu: %zu bytes at %p are not inside of a region "
                          "of this engine", i, local->length, local->address);
     }
-    if (part->remote_offset > part->remote->wire.length ||
-        local->length > part->remote->wire.length - part->remote_offset) {
+    if (part->remote_offset > part->remote->length ||
+        local->length > part->remote->length - part->remote_offset) {
         return kvl_error(KVL_ERR_RANGE, "transfer: part %zu: %zu bytes at offset %llu end past the "
                          "remote region's %llu bytes", i, local->length,
                          (unsigned long long)part->remote_offset,
-                         (unsigned long long)part->remote->wire.length);
+                         (unsigned long long)part->remote->length);
     }
     *region_p = region;
     return KVL_OK;
@@ -133,7 +133,7 @@ static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in
                                  .pieces      = &transfer->pieces[first],
                                  .piece_count = kvl_pieces_merge(&transfer->pieces[first], i + 1 - first),
                                  .scope       = 1,
-                                 .token       = part->remote->wire.id,
+                                 .token       = part->remote->id,
                                  .done        = kvl_run_done};
         run->move.lane = kvl_lane_choose(policy, run->move.piece_count, false);
         first          = i + 1;

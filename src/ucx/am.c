@@ -50,7 +50,7 @@ static const void *am_datatype(ucp_request_param_t *param, const kvl_worker_t *w
     /* the old protocols take a memory handle with contiguous messages only */
     if (data->mem && data->iov_count > 0 && (data->iov_count == 1 || worker->proto_v2)) {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param->memh = data->mem->ucp;
+        param->memh = kvl_mem_handle(data->mem, data->iov->address);
     }
     if (param->datatype == ucp_dt_make_iov()) {
         return data->iov;

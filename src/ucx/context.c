@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/defaults.h"
 #include "ucx/options.h"
 #include "ucx/private.h"
 
@@ -49,6 +50,7 @@ static kvl_status_t context_start(kvl_context_t *context, const kvl_context_para
         return status;
     }
     if (ucs_status == UCS_OK) {
+        context->pins = kvl_defaults_rdma(context->options, tables);
         return KVL_OK;
     }
     kvl_options_destroy(context->options);
@@ -73,7 +75,8 @@ kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_
     if (status != KVL_OK) {
         goto err_free;
     }
-    status = context_start(context, params, tables);
+    context->slice_bytes = kvl_config_settings(params->config)->reg_slice;
+    status               = context_start(context, params, tables);
     if (!params->tables) {
         kvl_tables_destroy(tables);
     }
@@ -99,6 +102,11 @@ void kvl_context_destroy(kvl_context_t *context)
     }
     kvl_options_destroy(context->options);
     kvl_free(context);
+}
+
+bool kvl_context_pins(const kvl_context_t *context)
+{
+    return context->pins;
 }
 
 void kvl_context_print(const kvl_context_t *context, FILE *stream)

@@ -133,6 +133,20 @@ static const default_t default_rows[] = {
      .why   = "a broken link is noticed in half a second"},
 };
 
+/* Is @a name in a list of UCX's, such as "eth0,mlx5_0:1", "all" or "^eth0"? */
+static bool list_has(const char *list, const char *name)
+{
+    bool listed = false, negative = list[0] == '^';
+    char copy[KVL_SELECT_MAX];
+    char *rest, *token;
+
+    snprintf(copy, sizeof(copy), "%s", list + negative);
+    for (token = strtok_r(copy, ",", &rest); token; token = strtok_r(NULL, ",", &rest)) {
+        listed |= strcmp(token, "all") == 0 || strcmp(token, name) == 0;
+    }
+    return listed != negative;
+}
+
 /* Does this value of TLS let UCX use @a transport? Aliases that UCX has are known here. */
 static bool tls_has(const char *tls, const char *transport)
 {
@@ -140,6 +154,8 @@ static bool tls_has(const char *tls, const char *transport)
         {"posix", "shm"},   {"posix", "sm"},   {"posix", "mm"},     {"sysv", "shm"},
         {"sysv", "sm"},     {"sysv", "mm"},    {"rc_verbs", "rc"},  {"rc_verbs", "rc_v"},
         {"rc_verbs", "ib"}, {"rc_mlx5", "rc"}, {"rc_mlx5", "rc_x"}, {"rc_mlx5", "ib"},
+        {"ud_verbs", "ud"}, {"ud_verbs", "ud_v"}, {"ud_verbs", "ib"}, {"ud_mlx5", "ud"},
+        {"ud_mlx5", "ud_x"}, {"ud_mlx5", "ib"}, {"dc_mlx5", "dc"}, {"dc_mlx5", "dc_x"}, {"dc_mlx5", "ib"},
     };
     bool listed = false, negative = tls[0] == '^';
     char copy[KVL_SELECT_MAX];
@@ -173,12 +189,35 @@ static bool needs_met(const kvl_tables_t *tables, const char *tls, const char *n
     return !needs;
 }
 
+/* what is in force of "TLS" or "NET_DEVICES" */
+static const char *options_list(const kvl_options_t *options, const char *name)
+{
+    const char *value = kvl_options_value(options, name);
+
+    return value ? value : "all";
+}
+
 static const char *options_tls(const kvl_options_t *options)
 {
-    const kvl_option_t *tls = kvl_options_find(options, "TLS");
-    const char *environment = getenv("UCX_TLS");
+    return options_list(options, "TLS");
+}
 
-    return tls ? tls->value : environment ? environment : "all";
+bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables)
+{
+    static const char *const kinds[] = {"rc_", "ud_", "dc_"};
+    kvl_transport_t transport;
+    size_t i, kind;
+
+    for (i = 0; kvl_tables_transport(tables, i, &transport); i++) {
+        for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
+            if (strncmp(transport.transport, kinds[kind], 3) == 0 &&
+                tls_has(options_tls(options), transport.transport) &&
+                list_has(options_list(options, "NET_DEVICES"), transport.device)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 bool kvl_defaults_allow(const char *transport, const void *options)

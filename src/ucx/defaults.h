@@ -13,4 +13,7 @@ void kvl_defaults_note(kvl_options_t *options);
 /* May UCX use @a transport, by the TLS in force? @a options: a kvl_options_t. */
 bool kvl_defaults_allow(const char *transport, const void *options);
 
+/* ... is an RDMA transport among those, on a device that NET_DEVICES has? */
+bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables);
+
 #endif

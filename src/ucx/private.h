@@ -21,6 +21,8 @@ unsigned kvl_ucx_api(void);
 struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
+    bool pins;              /* constant after create: RDMA, so that registered memory is locked */
+    size_t slice_bytes;     /* constant after create: longest registration */
     unsigned workers;      /* engine thread only: live objects */
     bool haunted;          /* engine thread only: UCX's worker of a destroyed one is still there */
     _Atomic unsigned mems; /* atomic: regions come and go on any thread */
@@ -74,12 +76,19 @@ struct kvl_ep {
     char peer[80];
 };
 
+/* constant after create */
 struct kvl_mem {
-    ucp_mem_h ucp;
     kvl_context_t *context;
     void *address;
-    size_t length;
+    size_t length, slice_bytes; /* of each slice but the last */
+    unsigned count;
+    ucp_mem_h slices[];
 };
+
+static inline ucp_mem_h kvl_mem_handle(const kvl_mem_t *mem, const void *address)
+{
+    return mem->slices[kvl_mem_slice_of(mem, address)];
+}
 
 struct kvl_rkey {
     ucp_rkey_h ucp;

@@ -23,7 +23,7 @@ static void rma_param(ucp_request_param_t *param, const kvl_ep_t *ep, const kvl_
     param->datatype = ucp_dt_make_contig(1);
     if (rma->mem && ep->worker->memh) {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param->memh = rma->mem->ucp;
+        param->memh = kvl_mem_handle(rma->mem, rma->address);
     }
 }
 

@@ -77,6 +77,8 @@ typedef struct {
  * by name what cannot be applied. KVL_ERR_NO_DEVICE lists what there is. */
 kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_t **context_p);
 void kvl_context_destroy(kvl_context_t *context); /* after its workers and memory */
+/* Does what is registered, and what its workers have, count against RLIMIT_MEMLOCK? It does for RDMA. */
+bool kvl_context_pins(const kvl_context_t *context);
 /* "name=value (origin)" lines of what was set, for kvlane_info */
 void kvl_context_print(const kvl_context_t *context, FILE *stream);
 
@@ -204,7 +206,8 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
 
 /* ---- memory (mem.c) ---- */
 /* Registers [address, address + length) or, with address NULL, allocates (shared memory capable;
- * not zeroed: kvl_region_alloc() does that). Thread: any one at a time per context (the engine serialises). */
+ * not zeroed: kvl_region_alloc() does that), in slices of KVLANE_REG_SLICE: all or none. An op that is given
+ * the registration stays within a slice. Thread: any one at a time per context (the engine serialises). */
 kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length,
                             kvl_mem_t **mem_p);
 void kvl_mem_destroy(kvl_mem_t *mem);
@@ -212,8 +215,14 @@ void *kvl_mem_address(const kvl_mem_t *mem);
 size_t kvl_mem_length(const kvl_mem_t *mem);
 /* how many were ever made with the context; any thread */
 uint64_t kvl_context_registrations(const kvl_context_t *context);
-/* Writes the packed remote key; KVL_ERR_LIMIT with the needed size in *length_p if it is small. */
-kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, void *buffer, size_t *length_p);
+unsigned kvl_mem_slices(const kvl_mem_t *mem);
+void kvl_mem_slice(const kvl_mem_t *mem, unsigned slice, void **address_p, size_t *length_p);
+/* Of a registration, whose memory @a address lies in, or of NULL, which has no slices: the number of the slice;
+ * bytes from there to its end. */
+unsigned kvl_mem_slice_of(const kvl_mem_t *mem, const void *address);
+size_t kvl_mem_left(const kvl_mem_t *mem, const void *address);
+/* Writes the packed remote key of a slice; KVL_ERR_LIMIT with the needed size in *length_p if it is small. */
+kvl_status_t kvl_mem_pack(const kvl_mem_t *mem, unsigned slice, void *buffer, size_t *length_p);
 
 /* Unpacks for use on this endpoint only. Damaged bytes: KVL_ERR_PROTOCOL where UCX notices. */
 /* For use on this endpoint only. The key is of @a bytes from @a base on; over shared memory (kvl_ep_info() said

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A blob is magic "KVLR", version 1, nonce 8, the record of the region, and the hash
+/* A blob is magic "KVLR", version 1, nonce 8, the records of the region's slices, and the hash
  * (XXH3, 64 bits) of all that; nothing follows. */
 #include "wire/region.h"
 
@@ -10,7 +10,8 @@
 
 #define REGION_SIZE (4 + 1 + 2 * 8 + 2) /* without the rkey */
 #define BLOB_MAGIC  UINT32_C(0x524c564b)
-#define BLOB_SIZE   (4 + 1 + 8 + 8)
+#define BLOB_HASH   8
+#define BLOB_SIZE   (4 + 1 + 8 + BLOB_HASH)
 
 size_t kvl_wr_region_size(const kvl_wire_region_t *m)
 {
@@ -68,25 +69,65 @@ kvl_status_t kvl_get_region(kvl_rbuf_t *r, kvl_wire_region_t *m)
     return kvl_rd_end(r);
 }
 
+size_t kvl_region_blob_size(const kvl_region_blob_t *m)
+{
+    size_t size = BLOB_SIZE, i;
+
+    for (i = 0; i < m->count; i++) {
+        size += kvl_wr_region_size(&m->slices[i]);
+    }
+    return size;
+}
+
 size_t kvl_put_region_blob(void *data, size_t size, const kvl_region_blob_t *m)
 {
     kvl_wbuf_t w = {.data = data, .size = size};
+    size_t i;
 
-    if (!kvl_wr_body(&w, BLOB_SIZE + kvl_wr_region_size(&m->region))) {
+    if (!kvl_wr_body(&w, kvl_region_blob_size(m))) {
         return 0;
     }
     kvl_wr_uint(&w, BLOB_MAGIC, 4);
     kvl_wr_uint(&w, KVL_WIRE_VERSION, 1);
     kvl_wr_uint(&w, m->nonce, 8);
-    kvl_wr_region(&w, &m->region);
-    kvl_wr_uint(&w, XXH3_64bits(w.data, w.used), 8);
+    for (i = 0; i < m->count; i++) {
+        kvl_wr_region(&w, &m->slices[i]);
+    }
+    kvl_wr_uint(&w, XXH3_64bits(w.data, w.used), BLOB_HASH);
     return w.used;
+}
+
+bool kvl_region_slices_fit(const kvl_wire_region_t *slices, size_t count)
+{
+    size_t i;
+
+    for (i = 1; i < count; i++) {
+        if (slices[i].id != slices[0].id || slices[i - 1].length != slices[0].length ||
+            slices[i].length > slices[0].length ||
+            slices[i].base != slices[i - 1].base + slices[i - 1].length) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void blob_slices(kvl_rbuf_t *r, kvl_region_blob_t *blob)
+{
+    do {
+        if (blob->count == KVL_WIRE_REGIONS_MAX) {
+            kvl_rd_fault(r, "slices", "over the most");
+            return;
+        }
+        kvl_rd_region(r, &blob->slices[blob->count++]);
+    } while (!r->fault_field && r->size - r->at > BLOB_HASH);
+    if (!r->fault_field && !kvl_region_slices_fit(blob->slices, blob->count)) {
+        kvl_rd_fault(r, "slices", "do not follow each other");
+    }
 }
 
 kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_t *m)
 {
-    kvl_rbuf_t r           = {.data = data, .size = size, .message = "region blob"};
-    kvl_region_blob_t blob = {0};
+    kvl_rbuf_t r = {.data = data, .size = size, .message = "region blob"};
     uint64_t version, hash;
 
     if (kvl_rd_uint(&r, 4, "magic") != BLOB_MAGIC) {
@@ -97,15 +138,12 @@ kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_
         return kvl_error(KVL_ERR_VERSION, "region blob: version %u; this side knows %u to %u",
                          (unsigned)version, KVL_WIRE_VERSION_MIN, KVL_WIRE_VERSION);
     }
-    blob.nonce = kvl_rd_uint(&r, 8, "nonce");
-    kvl_rd_region(&r, &blob.region);
-    hash = kvl_rd_uint(&r, 8, "hash");
-    if (!r.fault_field && hash != XXH3_64bits(data, size - 8)) {
+    m->nonce = kvl_rd_uint(&r, 8, "nonce");
+    m->count = 0;
+    blob_slices(&r, m);
+    hash = kvl_rd_uint(&r, BLOB_HASH, "hash");
+    if (!r.fault_field && hash != XXH3_64bits(data, size - BLOB_HASH)) {
         kvl_rd_fault(&r, "hash", "the bytes do not have it: damaged");
     }
-    if (kvl_wire_close(&r) == KVL_OK) {
-        *m = blob;
-        return KVL_OK;
-    }
-    return KVL_ERR_PROTOCOL;
+    return kvl_wire_close(&r) == KVL_OK ? KVL_OK : KVL_ERR_PROTOCOL;
 }

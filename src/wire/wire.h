@@ -133,6 +133,8 @@ typedef struct {
     uint64_t retired[16];
 } kvl_hello_t;
 
+/* A region, or a slice of one: records with the same id that follow each other are its slices in order, each
+ * of which begins where the last one ended; all but the last have one length. */
 typedef struct {
     uint32_t id;
     uint8_t rail;
@@ -176,6 +178,8 @@ kvl_status_t kvl_get_hello_ok(kvl_rbuf_t *r, kvl_hello_ok_t *m);
 /* regions over KVL_WIRE_REGIONS_MAX do not fit */
 bool kvl_put_region(kvl_wbuf_t *w, const kvl_wire_region_t *m);
 kvl_status_t kvl_get_region(kvl_rbuf_t *r, kvl_wire_region_t *m);
+/* Are these the slices of one region, all of them and in order? */
+bool kvl_region_slices_fit(const kvl_wire_region_t *slices, size_t count);
 bool kvl_put_text(kvl_wbuf_t *w, const char *text); /* REFUSE: the reason, cut to TEXT_MAX */
 kvl_status_t kvl_get_text(kvl_rbuf_t *r,
                           char text[KVL_WIRE_TEXT_MAX + 1]); /* printable on return */
@@ -335,9 +339,12 @@ kvl_status_t kvl_get_data_head(const void *data, size_t length, kvl_data_head_t 
 /* ---- exported region: the blob of kvl_region_export() ---- */
 typedef struct {
     uint64_t nonce; /* of the exporting engine */
-    kvl_wire_region_t region;
+    size_t count;   /* slices, at least one */
+    kvl_wire_region_t slices[KVL_WIRE_REGIONS_MAX]; /* of one region */
 } kvl_region_blob_t;
+size_t kvl_region_blob_size(const kvl_region_blob_t *m);
 size_t kvl_put_region_blob(void *data, size_t size, const kvl_region_blob_t *m); /* 0: no room */
+/* What @a m holds after a failure is of no meaning. */
 kvl_status_t kvl_get_region_blob(const void *data, size_t size, kvl_region_blob_t *m);
 
 #endif

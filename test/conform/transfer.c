@@ -22,6 +22,7 @@ static kvl_listener_t *listener;
 static kvl_peer_t *peer;
 static kvl_remote_t *remote;
 static uint8_t *pool;
+static const char *slice; /* KVLANE_REG_SLICE, NULL: as it is */
 static bool of_its_own; /* the target's memory is not from kvl_region_alloc() */
 static uint8_t *its_own;
 
@@ -57,12 +58,15 @@ static void on_note(const char *name, const void *data, size_t length, void *arg
 static void ends_open(const char *rails, const char *mode)
 {
     stage_params_t params = {.rails = rails, .settings = {{"KVLANE_MODE", mode}}};
-    kvl_config_t *config  = stage_config(&params, NULL);
+    kvl_config_t *config       = stage_config(&params, NULL);
     kvl_engine_params_t engine = {.config = config, .address = "127.0.0.1:0"};
     char address[128];
     uint8_t blob[2048];
     size_t length = sizeof(blob);
 
+    if (slice) {
+        REQUIRE(kvl_config_set(config, "KVLANE_REG_SLICE", slice) == KVL_OK);
+    }
     atomic_store(&note_count, 0);
     watch_length = 0;
     REQUIRE(kvl_engine_create(&engine, &target) == KVL_OK);
@@ -155,6 +159,55 @@ BOTH(transfer_submit, moves_scattered_parts_both_ways)
 BOTH(transfer_message, moves_scattered_parts_both_ways)
 {
     mirrored_both_ways(rails, "message");
+}
+
+/* 16 MiB in slices of 2: parts of 100 to 9,000,000 bytes lie across borders here, there, or both */
+static void sliced_both_ways(const char *rails, const char *mode)
+{
+    static const size_t places[][3] = {
+        /* here, there, bytes */
+        {0, 7000000, 9000000}, {10485759, 777, 2},   {9500000, 2097100, 100},
+        {12582900, 1000, 600}, {13000000, 2000, 900}, {14000000, 4000000, 900000},
+    };
+    kvl_part_t parts[6];
+    kvl_transfer_t put = {.op = KVL_TRANSFER_PUT, .parts = parts, .part_count = 6};
+    kvl_transfer_t get = {.op = KVL_TRANSFER_GET, .parts = parts, .part_count = 6};
+    uint8_t *memory;
+    size_t i;
+
+    slice = "2M";
+    ends_open(rails, mode);
+    slice  = NULL;
+    memory = kvl_region_address(there);
+    CHECK_EQ(kvl_remote_length(remote), BYTES);
+    for (i = 0; i < 6; i++) {
+        parts[i] = (kvl_part_t){{pool + places[i][0], places[i][2], here}, remote, places[i][1]};
+    }
+    fill(pool, BYTES, 11);
+    memset(memory, 0, BYTES);
+    CHECK_EQ(transfer(&put), KVL_OK);
+    for (i = 0; i < 6; i++) {
+        CHECK_MEM_EQ(memory + places[i][1], pool + places[i][0], places[i][2]);
+    }
+    fill(memory, BYTES, 12);
+    CHECK_EQ(transfer(&get), KVL_OK);
+    for (i = 0; i < 6; i++) {
+        CHECK_MEM_EQ(memory + places[i][1], pool + places[i][0], places[i][2]);
+    }
+    ends_close();
+}
+
+BOTH(transfer_slices, are_crossed_both_ways)
+{
+    sliced_both_ways(rails, "auto");
+    sliced_both_ways(rails, "message");
+}
+
+BOTH(transfer_slices_of_its_own, are_crossed_both_ways)
+{
+    of_its_own = true;
+    sliced_both_ways(rails, "auto");
+    of_its_own = false;
 }
 
 static void note_after_data(const char *rails, const char *mode)
@@ -260,14 +313,14 @@ BOTH(transfer_range, is_checked_by_the_target)
     fill(kvl_region_address(secret), 4096, 5);
     REQUIRE(kvl_region_export(there, blob, &length) == KVL_OK);
     REQUIRE(kvl_get_region_blob(blob, length, &in) == KVL_OK);
-    in.region.length = 2 * BYTES; /* longer than it is */
+    in.slices[0].length = 2 * BYTES; /* longer than it is */
     forged_length    = kvl_put_region_blob(forged, sizeof(forged), &in);
     REQUIRE(kvl_remote_import(peer, forged, forged_length, &wrong) == KVL_OK);
     part = (kvl_part_t){.local = {pool, 4096, here}, .remote = wrong, .remote_offset = BYTES - 8};
     CHECK_EQ(transfer(&put), KVL_ERR_RANGE);
     CHECK_EQ(transfer(&get), KVL_ERR_RANGE);
     kvl_remote_release(wrong);
-    in.region.id  = there == NULL ? 0 : in.region.id + 2; /* the one that was not exported */
+    in.slices[0].id  = there == NULL ? 0 : in.slices[0].id + 2; /* the one that was not exported */
     forged_length = kvl_put_region_blob(forged, sizeof(forged), &in);
     REQUIRE(kvl_remote_import(peer, forged, forged_length, &wrong) == KVL_OK);
     part = (kvl_part_t){.local = {pool, 4096, here}, .remote = wrong};

@@ -62,7 +62,7 @@ static kvl_status_t story_memory(story_t *story)
     kvl_status_t status = kvl_mem_create(story->pair.context_b, NULL, PAIR_DATA, &story->arena);
 
     if (status == KVL_OK) {
-        status = kvl_mem_pack(story->arena, packed, &length);
+        status = kvl_mem_pack(story->arena, 0, packed, &length);
     }
     if (status == KVL_OK) {
         status = kvl_rkey_unpack(story->pair.a[0], packed, length,

@@ -241,7 +241,7 @@ static void storm_open(storm_t *storm, const char *rails)
     storm->source = calloc(1, PAIR_DATA);
     REQUIRE(kvl_mem_create(pair->context_b, pair->data, PAIR_DATA, &storm->arena) == KVL_OK);
     REQUIRE(kvl_mem_create(pair->context_a, storm->source, PAIR_DATA, &storm->pool) == KVL_OK);
-    REQUIRE(kvl_mem_pack(storm->arena, packed, &length) == KVL_OK);
+    REQUIRE(kvl_mem_pack(storm->arena, 0, packed, &length) == KVL_OK);
     REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length,
                             (uintptr_t)kvl_mem_address(storm->arena), PAIR_DATA, &storm->rkey) == KVL_OK);
 }

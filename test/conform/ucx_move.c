@@ -26,7 +26,7 @@ static void window_open(pair_t *pair, window_t *window)
     window->buffer = malloc(PAIR_DATA);
     REQUIRE(kvl_mem_create(pair->context_b, NULL, PAIR_DATA, &window->arena) == KVL_OK);
     REQUIRE(kvl_mem_create(pair->context_a, window->buffer, PAIR_DATA, &window->pool) == KVL_OK);
-    REQUIRE(kvl_mem_pack(window->arena, packed, &length) == KVL_OK);
+    REQUIRE(kvl_mem_pack(window->arena, 0, packed, &length) == KVL_OK);
     REQUIRE(kvl_rkey_unpack(pair->a[0], packed, length,
                             (uintptr_t)kvl_mem_address(window->arena), PAIR_DATA, &window->rkey) == KVL_OK);
 }
@@ -357,11 +357,11 @@ TEST(ucx_move, says_how_long_a_packed_key_is)
 
     REQUIRE(pair_open(&pair, "shm", NULL) == KVL_OK);
     REQUIRE(kvl_mem_create(pair.context_b, NULL, 65536, &mem) == KVL_OK);
-    CHECK_EQ(kvl_mem_pack(mem, packed, &length), KVL_ERR_LIMIT);
+    CHECK_EQ(kvl_mem_pack(mem, 0, packed, &length), KVL_ERR_LIMIT);
     needed = length;
     CHECK(needed > 0 && needed < sizeof(packed));
     length = sizeof(packed);
-    CHECK_EQ(kvl_mem_pack(mem, packed, &length), KVL_OK);
+    CHECK_EQ(kvl_mem_pack(mem, 0, packed, &length), KVL_OK);
     CHECK_EQ(length, needed);
     CHECK_EQ(kvl_mem_length(mem), 65536);
     kvl_mem_destroy(mem);

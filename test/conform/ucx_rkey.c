@@ -23,7 +23,7 @@ static void scene_open(scene_t *scene)
     scene->length = sizeof(scene->key);
     REQUIRE(pair_open(&scene->pair, "shm", NULL) == KVL_OK);
     REQUIRE(kvl_mem_create(scene->pair.context_b, NULL, PAIR_DATA, &scene->arena) == KVL_OK);
-    REQUIRE(kvl_mem_pack(scene->arena, scene->key, &scene->length) == KVL_OK);
+    REQUIRE(kvl_mem_pack(scene->arena, 0, scene->key, &scene->length) == KVL_OK);
     scene->base = (uintptr_t)kvl_mem_address(scene->arena);
 }
 

@@ -357,7 +357,9 @@ static int check_blob(const void *data, size_t size)
     int accepted = kvl_get_region_blob(data, size, &m) == KVL_OK;
 
     if (accepted) {
-        touch(m.region.rkey, m.region.rkey_length);
+        for (size_t i = 0; i < m.count; i++) {
+            touch(m.slices[i].rkey, m.slices[i].rkey_length);
+        }
         must(kvl_put_region_blob(again, size, &m) == size && memcmp(again, data, size) == 0);
     }
     free(again);

@@ -212,11 +212,17 @@ static size_t sample_other(size_t index, void *data, size_t size, const char **n
 {
     kvl_data_head_t head   = {.kind = KVL_AM_PUT, .scope = 1, .op = 1, .token = 2, .length = 4096};
     kvl_region_blob_t blob = {.nonce  = 77,
-                              .region = {.id          = 3,
-                                         .base        = 4096,
-                                         .length      = 4096,
-                                         .rkey_length = sizeof(value_bytes),
-                                         .rkey        = value_bytes}};
+                              .count  = 2,
+                              .slices = {{.id          = 3,
+                                          .base        = 4096,
+                                          .length      = 4096,
+                                          .rkey_length = sizeof(value_bytes),
+                                          .rkey        = value_bytes},
+                                         {.id          = 3,
+                                          .base        = 8192,
+                                          .length      = 100,
+                                          .rkey_length = sizeof(value_bytes),
+                                          .rkey        = value_bytes}}};
 
     if (index == 0) {
         *name_p = "data_head";

@@ -142,6 +142,85 @@ doctor() {
     ip link del va1
 }
 
+# limited BYTES COMMAND...: with that limit to locked memory, and without the right to pass it
+limited() {
+    local limit=$1
+    shift
+    prlimit --memlock="$limit" setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@"
+}
+
+# how often the kernel was asked to pin memory for a device so far; "?" if it does not tell
+pins() { awk '$1 == "kvl_pin" { n = $2 } END { print n == "" ? "?" : n }' /sys/kernel/tracing/kprobe_profile 2>/dev/null; }
+
+pins_watch() {
+    mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+    echo 'p:kvl_pin ib_umem_get' >/sys/kernel/tracing/kprobe_events &&
+        echo 1 >/sys/kernel/tracing/events/kprobes/kvl_pin/enable
+}
+
+# refused NAME NEED COMMAND...: with 64 KiB it says so before anything is pinned; NEED: KiB
+refused() {
+    local name=$1 need=$2 before after out rc word
+    shift 2
+    before=$(pins)
+    out=$(limited 65536 timeout 60 "$@" 2>&1)
+    rc=$?
+    after=$(pins)
+    for word in "may lock 64 KiB" "has locked 0" "$need KiB more" "(process " "ulimit -l unlimited" limits.conf \
+        LimitMEMLOCK=infinity "--ulimit memlock=-1"; do
+        if [[ $out != *"$word"* ]]; then
+            not_ok "$name" "exit $rc, no \"$word\" in: $out"
+            return
+        fi
+    done
+    if [ $rc != 1 ] || [ "$before" != "$after" ] || [[ $out == *ibv_reg_mr* ]]; then
+        not_ok "$name" "exit $rc, pinned $before times before and $after after: $out"
+    else
+        ok "$name: named before the first pin ($after)"
+    fi
+}
+
+# programs of kvlane under limited(), for those that find them in PATH
+limited_path() {
+    local program
+    mkdir -p /tmp/limited
+    for program in kvlaned kvlane_perftest; do
+        printf '#!/bin/bash\nexec prlimit --memlock=%s setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock %s "$@"\n' \
+            "$1" "$PREFIX/bin/$program" >/tmp/limited/$program
+        chmod +x /tmp/limited/$program
+    done
+}
+
+# KVLANE_RAILS=rdma: locked memory is asked about first; with enough of it all runs; others need none
+memlock() {
+    local name="memlock"
+    if ! command -v prlimit setpriv >/dev/null; then
+        skip "$name" "no prlimit or setpriv"
+        return
+    fi
+    pins_watch || echo "note: the kernel does not count pins"
+    if node "$name"; then
+        refused "memlock of 64 KiB, client" 122880 kvlane_perftest "$address" -t put -s 65536 -n 4 -q
+        end_node "$name"
+    fi
+    refused "memlock of 64 KiB, node" 122880 kvlaned -l 10.77.0.1:0 -m 96M
+    limited_path $((256 << 20))
+    if PATH=/tmp/limited:$PATH node "memlock of 256 MiB"; then
+        PATH=/tmp/limited:$PATH moves put 65536 16
+        end_node "memlock of 256 MiB"
+    fi
+    limited_path 65536
+    if PATH=/tmp/limited:$PATH KVLANE_RAILS=tcp node "memlock of 64 KiB, tcp"; then
+        if PATH=/tmp/limited:$PATH KVLANE_RAILS=tcp timeout 100 kvlane_perftest "$address" -t put -s 65536 -n 16 -q \
+            >/tmp/out.txt 2>&1; then
+            ok "memlock of 64 KiB is enough over tcp"
+        else
+            not_ok "memlock of 64 KiB is enough over tcp" "$(tail -3 /tmp/out.txt)"
+        fi
+        end_node "memlock of 64 KiB, tcp"
+    fi
+}
+
 export KVLANE_RAILS=rdma
 kvlane_info -v
 if node "moves"; then
@@ -150,6 +229,7 @@ if node "moves"; then
     end_node "moves"
 fi
 conform
+memlock
 deaths
 kills
 doctor

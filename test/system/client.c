@@ -7,6 +7,8 @@
  *     system_client soak ADDR ITEMS         puts, gets and removes ITEMS items of 1 byte to 8 MiB, knows what
  *                                           each get must bring; says now and then how it is
  *
+ *     system_client warm ADDR BATCHES       BATCHES small batches: put, get, exists in turn, of one item each
+ *
  *     system_client target                  shows 1 MiB to other engines: prints "ready ADDR:PORT BLOB",
  *                                           stays until it is killed
  *
@@ -26,6 +28,7 @@
 #define SG_BATCH     32
 #define SG_EACH      4296
 #define TARGET_BYTES (1u << 20)
+#define WARM_BYTES   (9u << 20) /* five slices of 2 MiB */
 #define SG_LENGTH    (SG_EACH * PATTERN_SEGMENTS)
 
 typedef struct {
@@ -442,6 +445,32 @@ static int soak(const char *address, uint64_t count)
     return code;
 }
 
+/* ---- warm ---- */
+
+static int warm(const char *address, uint32_t count)
+{
+    client_t client;
+    kvl_segment_t segments[2];
+    kvl_item_t item = {"warm", 4, segments, 2};
+    int code        = client_open(&client, address, WARM_BYTES);
+    uint32_t i;
+
+    if (code) {
+        return code;
+    }
+    segments[0] = (kvl_segment_t){client.pool, 4096, NULL};
+    segments[1] = (kvl_segment_t){client.pool + 8192, 4096, NULL};
+    for (i = 0; i < count; i++) {
+        kvl_status_t status;
+
+        if (run(&client, (kvl_cache_op_t)(i % 3), &item, 1, &status) != KVL_OK) {
+            return failed("warm");
+        }
+    }
+    client_close(&client);
+    return 0;
+}
+
 /* ---- target ---- */
 
 static int target(void)
@@ -484,6 +513,9 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "soak") == 0) {
         return soak(argv[2], strtoull(argv[3], NULL, 10));
+    }
+    if (argc == 4 && strcmp(argv[1], "warm") == 0) {
+        return warm(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
     }
     if (argc == 2 && strcmp(argv[1], "target") == 0) {
         return target();

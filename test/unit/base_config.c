@@ -48,6 +48,8 @@ TEST(config_create, gives_the_documented_defaults)
     CHECK_STR_EQ(s->rank, "");
     CHECK_EQ(s->max_rails, 0);
     CHECK_EQ(s->stripe_min, 262144);
+    CHECK_EQ(s->reg_slice, UINT64_C(3758096384));
+    CHECK_EQ(s->pin_max, 0);
     CHECK_EQ(s->timeout_ns, 30 * KVL_SECOND);
     CHECK_EQ(s->connect_timeout_ns, 10 * KVL_SECOND);
     CHECK_EQ(s->backoff_min_ns, 50 * KVL_MS);

@@ -115,12 +115,13 @@ static const uint8_t blob_bytes[] = {
 static kvl_region_blob_t blob_value(void)
 {
     return (kvl_region_blob_t){.nonce  = UINT64_C(0x1122334455667788),
-                               .region = {.id          = 6,
-                                          .rail        = 2,
-                                          .base        = 4096,
-                                          .length      = 8192,
-                                          .rkey_length = 3,
-                                          .rkey        = (const uint8_t *)"\x01\x02\x03"}};
+                               .count  = 1,
+                               .slices = {{.id          = 6,
+                                           .rail        = 2,
+                                           .base        = 4096,
+                                           .length      = 8192,
+                                           .rkey_length = 3,
+                                           .rkey        = (const uint8_t *)"\x01\x02\x03"}}};
 }
 
 TEST(wire_region_blob, has_the_bytes_written_by_hand)
@@ -133,9 +134,9 @@ TEST(wire_region_blob, has_the_bytes_written_by_hand)
     CHECK_MEM_EQ(data, blob_bytes, sizeof(blob_bytes));
     memset(&m, 0, sizeof(m));
     REQUIRE(kvl_get_region_blob(blob_bytes, sizeof(blob_bytes), &m) == KVL_OK);
-    CHECK(m.nonce == UINT64_C(0x1122334455667788) && m.region.id == 6 && m.region.rail == 2);
-    CHECK(m.region.base == 4096 && m.region.length == 8192 && m.region.rkey_length == 3);
-    CHECK(m.region.rkey == blob_bytes + sizeof(blob_bytes) - 11);
+    CHECK(m.nonce == UINT64_C(0x1122334455667788) && m.count == 1 && m.slices[0].id == 6 && m.slices[0].rail == 2);
+    CHECK(m.slices[0].base == 4096 && m.slices[0].length == 8192 && m.slices[0].rkey_length == 3);
+    CHECK(m.slices[0].rkey == blob_bytes + sizeof(blob_bytes) - 11);
 }
 
 static kvl_status_t blob_changed(size_t at, uint8_t byte)
@@ -157,9 +158,44 @@ TEST(wire_region_blob, names_the_field_that_is_wrong)
     check_fault(blob_changed(27, 0), "region blob: region length");
     check_fault(blob_changed(34, 12), "region blob: rkey:");
     check_fault(blob_changed(34, 4), "region blob: hash: runs");
-    check_fault(blob_changed(34, 2), "region blob: hash: the bytes");
+    check_fault(blob_changed(34, 2), "region blob: base: runs"); /* of another slice, which is not there */
     check_fault(blob_changed(35, 0x7f), "region blob: rkey_length");
     check_fault(kvl_get_region_blob(NULL, 0, &m), "region blob: magic");
+}
+
+/* writes a blob of the slices [4096, +100), [4196, +100), [4296, +7), one of them changed, and reads it */
+static kvl_status_t blob_sliced(unsigned slice, const kvl_wire_region_t *changed, kvl_region_blob_t *out)
+{
+    static uint8_t data[256];
+    kvl_region_blob_t m = {.nonce  = 1,
+                           .count  = 3,
+                           .slices = {{.id = 6, .base = 4096, .length = 100},
+                                      {.id = 6, .base = 4196, .length = 100},
+                                      {.id = 6, .base = 4296, .length = 7}}};
+    size_t size;
+
+    m.slices[slice] = *changed;
+    size            = kvl_put_region_blob(data, sizeof(data), &m);
+    CHECK_EQ(size, 5 + 8 + 3 * 23 + 8);
+    CHECK_EQ(size, kvl_region_blob_size(&m));
+    return kvl_get_region_blob(data, size, out);
+}
+
+TEST(wire_region_blob, has_slices_that_follow_each_other)
+{
+    static const kvl_wire_region_t wrong[][2] = {
+        {{.id = 0}, {.id = 6, .base = 4197, .length = 100}},  /* a gap */
+        {{.id = 0}, {.id = 6, .base = 4196, .length = 99}},   /* shorter, and not the last */
+        {{.id = 0}, {.id = 7, .base = 4196, .length = 100}},  /* of another region */
+        {{.id = 1}, {.id = 6, .base = 4296, .length = 101}}}; /* the last: longer than the others */
+    kvl_region_blob_t m;
+    size_t i;
+
+    CHECK_EQ(blob_sliced(2, &(kvl_wire_region_t){.id = 6, .base = 4296, .length = 100}, &m), KVL_OK);
+    CHECK(m.count == 3 && m.slices[1].base == 4196 && m.slices[2].base == 4296 && m.slices[2].length == 100);
+    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        check_fault(blob_sliced(1 + wrong[i][0].id, &wrong[i][1], &m), "region blob: slices: do not follow");
+    }
 }
 
 TEST(wire_region_blob, is_refused_with_any_bit_changed)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake/lane/transport.h"
 #include "lane/sched.h"
 #include "shim/shim.h"
 
@@ -112,6 +113,94 @@ TEST(cut, ends_exactly_at_the_end_of_a_piece)
     CHECK_EQ(cut.length, 128);
     CHECK_EQ(cut.piece, 1);
     CHECK_EQ(cut.piece_at, 0);
+}
+
+/* slices of 100 bytes from local on */
+static void slices_begin(void)
+{
+    fake_start();
+    fake.slice_base  = local;
+    fake.slice_bytes = 100;
+}
+
+static kvl_mem_t *const sliced[1] = {(kvl_mem_t *)local};
+
+TEST(cut, ends_where_a_slice_of_its_memory_ends)
+{
+    const kvl_piece_t one[] = {{local + 30, 230, sliced, 1000}};
+    const kvl_piece_t two[] = {{local + 30, 70, sliced, 1000}, {local + 100, 50, sliced, 1070}};
+    static const size_t lengths[] = {70, 100, 60};
+    unsigned mode, i;
+    size_t at;
+
+    slices_begin();
+    for (mode = KVL_MODE_IS_ONESIDED; mode <= KVL_MODE_IS_MESSAGE; mode++) {
+        for (i = 0, at = 0; i < 3; at += lengths[i++]) {
+            kvl_cut_t cut = cut_at(one, 1, (kvl_mode_t)mode, 1000, 1, 0, at);
+
+            CHECK_EQ(cut.length, lengths[i]);
+            CHECK_EQ(cut.piece, i == 2);
+            CHECK_EQ(cut.piece_at, i == 2 ? 0 : at + lengths[i]);
+        }
+        CHECK_EQ(cut_at(two, 2, (kvl_mode_t)mode, 1000, 1, 0, 0).length, 70); /* neighbours, but not one slice */
+        CHECK_EQ(cut_at(one, 1, (kvl_mode_t)mode, 50, 1, 0, 0).length, 50);   /* the chunk comes first */
+    }
+    fake_end();
+}
+
+TEST(cut, ends_where_a_slice_of_the_peers_region_ends)
+{
+    const kvl_piece_t pieces[]       = {{local, 230, mems_a, 130}};
+    const kvl_remote_region_t remote = {.length = 1000, .slice_bytes = 100};
+    static const size_t lengths[]    = {70, 100, 60};
+    unsigned mode, i;
+
+    for (mode = KVL_MODE_IS_ONESIDED; mode <= KVL_MODE_IS_MESSAGE; mode++) {
+        kvl_move_t move = {.pieces = pieces, .piece_count = 1, .remote = &remote, .value_offset = 130};
+
+        for (i = 0; i < 3; i++) {
+            kvl_cut_t cut;
+
+            kvl_cut_next(&move, (kvl_mode_t)mode, mode == KVL_MODE_IS_MESSAGE, 1000, &cut);
+            CHECK_EQ(cut.length, lengths[i]);
+            move.piece_at = cut.piece_at;
+        }
+    }
+}
+
+TEST(cut, gathers_onesided_pieces_up_to_the_end_of_the_peers_slice)
+{
+    const kvl_piece_t pieces[]       = {{local, 60, mems_a, 130}, {local + 100, 60, NULL, 190}, {local + 200, 9, mems_a, 250}};
+    const kvl_remote_region_t remote = {.length = 1000, .slice_bytes = 100};
+    kvl_move_t move                  = {.pieces = pieces, .piece_count = 3, .remote = &remote};
+    kvl_cut_t cut;
+
+    kvl_cut_next(&move, KVL_MODE_IS_ONESIDED, true, 1000, &cut);
+    CHECK_EQ(cut.length, 70);
+    CHECK_EQ(cut.count, 2);
+    CHECK_EQ(cut.piece, 1);
+    CHECK_EQ(cut.piece_at, 10);
+    move.piece    = cut.piece;
+    move.piece_at = cut.piece_at;
+    kvl_cut_next(&move, KVL_MODE_IS_ONESIDED, true, 1000, &cut);
+    CHECK_EQ(cut.length, 59);
+    CHECK_EQ(cut.piece, 3);
+}
+
+TEST(cut, has_one_registration_only_within_a_slice)
+{
+    const kvl_piece_t pieces[] = {{local + 10, 20, sliced, 0}, {local + 60, 20, sliced, 20}, {local + 160, 9, sliced, 40}};
+    kvl_move_t move            = {.pieces = pieces, .piece_count = 3, .scope = 1};
+    kvl_cut_t cut;
+
+    slices_begin();
+    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, true, 1000, &cut);
+    REQUIRE(cut.count == 3 && cut.length == 49); /* pieces of their own slices each */
+    CHECK(kvl_cut_mem(&move, &cut, 0) == NULL);
+    kvl_cut_next(&move, KVL_MODE_IS_MESSAGE, true, 40, &cut);
+    REQUIRE(cut.count == 2);
+    CHECK(kvl_cut_mem(&move, &cut, 0) == sliced[0]);
+    fake_end();
 }
 
 TEST(cut, lists_its_pieces_with_both_ends_trimmed)

@@ -434,3 +434,17 @@ void fake_close(void)
     fake.question_count = 0;
     fake_complete_all(KVL_ERR_CANCELED);
 }
+
+/* ---- registrations ---- slices of fake.slice_bytes from fake.slice_base on, of any registration but NULL */
+unsigned kvl_mem_slice_of(const kvl_mem_t *mem, const void *address)
+{
+    return mem && fake.slice_bytes ? (unsigned)((size_t)((const char *)address - fake.slice_base) / fake.slice_bytes)
+                                   : 0;
+}
+
+size_t kvl_mem_left(const kvl_mem_t *mem, const void *address)
+{
+    return mem && fake.slice_bytes
+               ? fake.slice_bytes - (size_t)((const char *)address - fake.slice_base) % fake.slice_bytes
+               : SIZE_MAX;
+}

@@ -72,6 +72,8 @@ typedef struct {
     unsigned fail_in;      /* the n-th post from now fails; 0: none */
     kvl_status_t fail_status;
     kvl_status_t (*ctrl)(kvl_ep_t *ep, const kvl_am_send_t *send, kvl_req_t *req); /* takes ctrl messages */
+    const char *slice_base; /* registrations have slices; slice_bytes 0: one */
+    size_t slice_bytes;
     kvl_status_t told; /* what endpoints were told to have failed with */
 } fake_t;
 

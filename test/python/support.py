@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,10 @@ os.environ.setdefault("UCX_MEM_MMAP_HOOK_MODE", "none")
 sys.path.insert(0, str(PACKAGE))
 
 
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Kvlaned:
     """A node in a process of its own."""
 
@@ -27,6 +32,7 @@ class Kvlaned:
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | settings,
+            preexec_fn=_die_with_parent,
         )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().removeprefix("ready ").strip()

@@ -104,12 +104,12 @@ static bool has_ipc_lock(void)
     return caps >> CAP_IPC_LOCK & 1;
 }
 
-void kvl_memlock_look(kvl_memlock_t *memlock_p)
+void kvl_locking_look(kvl_locking_t *locking_p)
 {
     uint64_t pinned_kib = kvl_limits_number(STATUS, "VmPin:");
     struct rlimit limit;
 
-    *memlock_p = (kvl_memlock_t){
+    *locking_p = (kvl_locking_t){
         .memlock  = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur
                                                                                                : UINT64_MAX,
         .ipc_lock = has_ipc_lock(),
@@ -117,7 +117,7 @@ void kvl_memlock_look(kvl_memlock_t *memlock_p)
         .pinned   = pinned_kib == UINT64_MAX ? 0 : pinned_kib * KIB,
         .pid      = (int)getpid(),
     };
-    snprintf(memlock_p->process, sizeof(memlock_p->process), "%s", program_invocation_short_name);
+    snprintf(locking_p->process, sizeof(locking_p->process), "%s", program_invocation_short_name);
 }
 
 static bool fits(uint64_t need, uint64_t pinned, uint64_t limit)
@@ -132,7 +132,7 @@ static uint64_t product(uint64_t a, unsigned b)
     return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
 }
 
-kvl_status_t kvl_memlock_check(const kvl_memlock_t *memlock, uint64_t need, unsigned rails, const char *what)
+kvl_status_t kvl_locking_check(const kvl_locking_t *memlock, uint64_t need, unsigned rails, const char *what)
 {
     if (!memlock->ipc_lock && !fits(product(need, rails), memlock->pinned, memlock->memlock)) {
         return kvl_error(KVL_ERR_LIMIT,

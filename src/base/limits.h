@@ -21,12 +21,12 @@ typedef struct {
     uint64_t pinned;  /* bytes that the process has pinned */
     char process[32]; /* its name */
     int pid;
-} kvl_memlock_t;
+} kvl_locking_t;
 
-void kvl_memlock_look(kvl_memlock_t *memlock_p);
+void kvl_locking_look(kvl_locking_t *locking_p);
 /* May @a need bytes more be pinned on each of @a rails (at least 1), for @a what? The process's limit counts the pages
  * of each rail, the control group's the pages once. KVL_ERR_LIMIT names limit, need, process and the ways out.
  * Pure. */
-kvl_status_t kvl_memlock_check(const kvl_memlock_t *memlock, uint64_t need, unsigned rails, const char *what);
+kvl_status_t kvl_locking_check(const kvl_locking_t *memlock, uint64_t need, unsigned rails, const char *what);
 
 #endif

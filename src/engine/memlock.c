@@ -23,7 +23,7 @@ kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, cons
 {
     unsigned rails = engine_pinning_rails(engine);
     uint64_t all   = bytes + QUEUE_BYTES;
-    kvl_memlock_t memlock;
+    kvl_locking_t locking;
     const kvl_list_t *node;
 
     if (!rails) {
@@ -32,7 +32,7 @@ kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, cons
     for (node = engine->regions.next; node != &engine->regions; node = node->next) {
         all += kvl_container(node, const kvl_region_t, link)->length;
     }
-    kvl_memlock_look(&memlock);
-    all = all > memlock.pinned / rails ? all - memlock.pinned / rails : 0; /* what is still to come */
-    return kvl_memlock_check(&memlock, all > bytes ? all : bytes, rails, what);
+    kvl_locking_look(&locking);
+    all = all > locking.pinned / rails ? all - locking.pinned / rails : 0; /* what is still to come */
+    return kvl_locking_check(&locking, all > bytes ? all : bytes, rails, what);
 }

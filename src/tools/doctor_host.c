@@ -7,6 +7,7 @@
 
 #include <kvlane/engine.h>
 
+#include "base/limits.h"
 #include "rail/sysfs.h"
 
 #include <stdio.h>
@@ -62,25 +63,16 @@ static uint64_t limit_of(int resource)
     return limit.rlim_cur;
 }
 
-#define CAP_IPC_LOCK_BIT 14
-
-static bool may_lock(void)
-{
-    char *status     = read_all("/proc/self/status");
-    const char *line = status ? strstr(status, "\nCapEff:") : NULL;
-    bool may         = line && strtoull(line + 8, NULL, 16) >> CAP_IPC_LOCK_BIT & 1;
-
-    free(status);
-    return may;
-}
-
 void kvl_doctor_memlock(kvl_doctor_t *doctor)
 {
-    kvl_memlock_t memlock = {.limit_bytes = limit_of(RLIMIT_MEMLOCK),
-                             .capable     = may_lock(),
-                             .rdma        = kvl_doctor_has_rdma(doctor)};
-    kvl_finding_t finding = kvl_judge_memlock(&memlock);
+    kvl_memlock_t memlock = {.rdma = kvl_doctor_has_rdma(doctor)};
+    kvl_finding_t finding;
+    kvl_locking_t locking;
 
+    kvl_locking_look(&locking);
+    memlock.limit_bytes = locking.memlock;
+    memlock.capable     = locking.ipc_lock;
+    finding             = kvl_judge_memlock(&memlock);
     kvl_doctor_say(doctor, &finding);
 }
 

@@ -13,7 +13,7 @@
 #define MIB  (UINT64_C(1) << 20)
 #define NONE UINT64_MAX
 
-TEST(memlock_check, decides_over_limit_right_group_and_rails)
+TEST(locking_check, decides_over_limit_right_group_and_rails)
 {
     static const struct {
         uint64_t memlock;
@@ -43,21 +43,21 @@ TEST(memlock_check, decides_over_limit_right_group_and_rails)
     size_t i;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        kvl_memlock_t memlock = {.memlock  = rows[i].memlock,
+        kvl_locking_t memlock = {.memlock  = rows[i].memlock,
                                  .ipc_lock = rows[i].ipc_lock,
                                  .group    = rows[i].group,
                                  .pinned   = rows[i].pinned};
-        kvl_status_t status   = kvl_memlock_check(&memlock, rows[i].need, rows[i].rails, "test");
+        kvl_status_t status   = kvl_locking_check(&memlock, rows[i].need, rows[i].rails, "test");
 
         CHECK_MSG(status == (rows[i].may ? KVL_OK : KVL_ERR_LIMIT), "row %zu: %s", i, kvl_status_name(status));
     }
 }
 
-TEST(memlock_check, names_limit_need_process_and_the_ways_out)
+TEST(locking_check, names_limit_need_process_and_the_ways_out)
 {
-    kvl_memlock_t memlock = {.memlock = 65536, .group = NONE, .pinned = 8192, .process = "engine", .pid = 77};
+    kvl_locking_t memlock = {.memlock = 65536, .group = NONE, .pinned = 8192, .process = "engine", .pid = 77};
 
-    CHECK_EQ(kvl_memlock_check(&memlock, 3 * MIB, 2, "region"), KVL_ERR_LIMIT);
+    CHECK_EQ(kvl_locking_check(&memlock, 3 * MIB, 2, "region"), KVL_ERR_LIMIT);
     CHECK_STR_EQ(kvl_error_text(),
                  "region: engine (process 77) may lock 64 KiB of memory and has locked 8, but needs 6144 KiB more. Any of "
                  "these helps: `ulimit -l unlimited' before it, or a line \"* - memlock unlimited\" in "
@@ -65,17 +65,17 @@ TEST(memlock_check, names_limit_need_process_and_the_ways_out)
                  "container");
     memlock.ipc_lock = true;
     memlock.group    = MIB;
-    CHECK_EQ(kvl_memlock_check(&memlock, 3 * MIB, 2, "region"), KVL_ERR_LIMIT);
+    CHECK_EQ(kvl_locking_check(&memlock, 3 * MIB, 2, "region"), KVL_ERR_LIMIT);
     CHECK_STR_EQ(kvl_error_text(),
                  "region: the control group of engine (process 77) may have 1024 KiB of memory; it has locked 4 and needs "
                  "3072 KiB more. Raise MemoryMax= of its systemd unit, or --memory of its container");
 }
 
-TEST(memlock_look, knows_this_process)
+TEST(locking_look, knows_this_process)
 {
-    kvl_memlock_t memlock;
+    kvl_locking_t memlock;
 
-    kvl_memlock_look(&memlock);
+    kvl_locking_look(&memlock);
     CHECK_EQ(memlock.pid, getpid());
     CHECK_STR_EQ(memlock.process, "test_unit");
     CHECK_EQ(memlock.pinned, 0);

@@ -26,6 +26,16 @@ def compiled(folder: str, name: str, text: str, *flags: str) -> str:
     return str(target)
 
 
+class Readme(unittest.TestCase):
+    def test_the_example_runs_as_it_stands_and_prints_what_it_says(self) -> None:
+        text = (SRC / "README.md").read_text()
+        example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+        says = re.search(r"It prints `(.*?)`", text)
+        assert example and says
+        done = python(example[1])
+        self.assertEqual(done.stdout.strip(), says[1], done.stderr)
+
+
 class Headers(unittest.TestCase):
     def test_structures_are_those_of_the_headers(self) -> None:
         pairs = {

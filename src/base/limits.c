@@ -137,9 +137,7 @@ kvl_status_t kvl_locking_check(const kvl_locking_t *memlock, uint64_t need, unsi
     if (!memlock->ipc_lock && !fits(product(need, rails), memlock->pinned, memlock->memlock)) {
         return kvl_error(KVL_ERR_LIMIT,
                          "%s: %s (process %d) may lock %" PRIu64 " KiB of memory and has locked %" PRIu64
-                         ", but needs %" PRIu64 " KiB more. Any of these helps: `ulimit -l unlimited' before it, or a line "
-                         "\"* - memlock unlimited\" in /etc/security/limits.conf; LimitMEMLOCK=infinity in its systemd "
-                         "unit; --ulimit memlock=-1 for its container",
+                         ", but needs %" PRIu64 " KiB more. Any of these helps: " KVL_LOCKING_WAYS,
                          what, memlock->process, memlock->pid, memlock->memlock / KIB, memlock->pinned / KIB,
                          product(need, rails) / KIB);
     }

@@ -13,6 +13,15 @@ uint64_t kvl_limits_number(const char *path, const char *name);
 /* The least memory limit of the control groups that the process is in, bytes; UINT64_MAX: none. */
 uint64_t kvl_limits_group(void);
 
+/* What the workers of a rail of RDMA pin, most of it buffers to receive into, with the first connection: UCX 1.13.1 has
+ * locked 124 MiB on soft-RoCE. */
+#define KVL_LOCKING_QUEUES (UINT64_C(120) << 20)
+
+/* the ways out of a memlock that is too low, after a verb for any of them */
+#define KVL_LOCKING_WAYS                                                                             \
+    "`ulimit -l unlimited' before it, or a line \"* - memlock unlimited\" in /etc/security/limits.conf; " \
+    "LimitMEMLOCK=infinity in its systemd unit; --ulimit memlock=-1 for its container"
+
 /* What is asked before memory is pinned: a card's driver refuses pages over the process's limit. */
 typedef struct {
     uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: unlimited */

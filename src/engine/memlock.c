@@ -5,10 +5,6 @@
 /* Asked before anything is pinned on a rail of RDMA: what the driver says of a limit is one errno, or a line of
  * UCX's in the log, when half of the work is done. */
 
-/* What the three workers of a rail pin, most of it buffers to receive into, with the first connection: 1.13.1 has
- * locked 124 MiB on soft-RoCE. */
-#define QUEUE_BYTES (UINT64_C(120) << 20)
-
 static unsigned engine_pinning_rails(const kvl_engine_t *engine)
 {
     unsigned rails = 0, i;
@@ -22,7 +18,7 @@ static unsigned engine_pinning_rails(const kvl_engine_t *engine)
 kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, const char *what)
 {
     unsigned rails = engine_pinning_rails(engine);
-    uint64_t all   = bytes + QUEUE_BYTES;
+    uint64_t all   = bytes + KVL_LOCKING_QUEUES;
     kvl_locking_t locking;
     const kvl_list_t *node;
 

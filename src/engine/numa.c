@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/numa.h"
 
+#include <errno.h>
 #include <numaif.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 static bool node_mask(unsigned long nodes[KVL_NUMA_WORDS], int node)
 {
     if (node < 0 || (size_t)node >= MAX_NODE - 1) {
+        errno = EINVAL;
         return false;
     }
     nodes[(size_t)node / WORD_BITS] = 1ul << (size_t)node % WORD_BITS;

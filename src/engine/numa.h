@@ -17,7 +17,7 @@ typedef struct {
 /* From here to leave what this thread makes and touches comes from @a node. false, and errno: it may not. */
 bool kvl_numa_enter(kvl_numa_t *before, int node);
 void kvl_numa_leave(const kvl_numa_t *before);
-/* Pages of the range that nobody touched yet come from @a node, whoever touches them. */
+/* Pages of the range that nobody touched yet come from @a node, whoever touches them. false, and errno. */
 bool kvl_numa_bind(int node, void *address, size_t length);
 
 #endif

@@ -56,17 +56,19 @@ static kvl_status_t region_alloc(kvl_region_t *region)
     int node             = engine->numa_node;
     kvl_numa_t before    = {.changed = false};
     kvl_status_t status;
-    bool bound;
+    int why = 0;
 
-    bound  = node < 0 || kvl_numa_enter(&before, node); /* RDMA touches it at once */
-    status = region_map(region);
-    if (node >= 0) {
-        kvl_numa_leave(&before);
-        bound = bound && (status != KVL_OK || kvl_numa_bind(node, region->address, region->length));
+    if (node >= 0 && !kvl_numa_enter(&before, node)) { /* RDMA touches it at once */
+        why = errno;
     }
-    if (!bound) {
+    status = region_map(region);
+    kvl_numa_leave(&before);
+    if (node >= 0 && !why && status == KVL_OK && !kvl_numa_bind(node, region->address, region->length)) {
+        why = errno;
+    }
+    if (why) {
         kvl_warn("region: memory cannot be bound to NUMA node %d (%s): it comes from where it is used; "
-                 "KVLANE_NUMA_NODE=off if that is well", node, strerror(errno));
+                 "KVLANE_NUMA_NODE=off if that is well", node, strerror(why));
         engine->numa_node = -1;
     }
     if (status == KVL_OK) {

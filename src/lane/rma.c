@@ -27,11 +27,12 @@ kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
     const kvl_piece_t *piece = &move->pieces[move->piece];
     kvl_rma_t rma            = {.address = (char *)piece->address + move->piece_at,
                                 .length  = cut->length,
-                                .mem     = kvl_cut_mem(move, cut, endpoint->rail),
                                 .remote  = move->remote->base[endpoint->rail] + cut->remote_offset,
                                 .rkey    = rma_key(endpoint, move->remote, cut->remote_offset)};
 
-    if (cut->count > 1 && op->mover->params.gathers) {
+    if (!op->mover->params.gathers) { /* a copy needs no registration */
+        rma.mem = kvl_cut_mem(move, cut, endpoint->rail);
+    } else if (cut->count > 1) {
         kvl_status_t status = kvl_op_iov(op, cut->count);
 
         if (status != KVL_OK) {

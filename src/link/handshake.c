@@ -91,7 +91,6 @@ static kvl_status_t hello_read(kvl_link_t *link, const kvl_msg_head_t *head, kvl
 {
     kvl_status_t status = kvl_get_hello_ok(body, &link->terms);
 
-
     if (status == KVL_OK) {
         status = terms_check(link);
     }

@@ -65,14 +65,11 @@ static uint64_t limit_of(int resource)
 
 void kvl_doctor_memlock(kvl_doctor_t *doctor)
 {
-    kvl_memlock_t memlock = {.rdma = kvl_doctor_has_rdma(doctor)};
     kvl_finding_t finding;
     kvl_locking_t locking;
 
     kvl_locking_look(&locking);
-    memlock.limit_bytes = locking.memlock;
-    memlock.capable     = locking.ipc_lock;
-    finding             = kvl_judge_memlock(&memlock);
+    finding = kvl_judge_memlock(&locking, kvl_doctor_has_rdma(doctor));
     kvl_doctor_say(doctor, &finding);
 }
 

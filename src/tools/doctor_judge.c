@@ -12,7 +12,6 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-#define MEMLOCK_MIN  (64 * MIB)
 #define MEMLOCK_GOOD (4 * GIB)
 #define FILES_GOOD   1024
 #define SHM_MIN      (64 * MIB)
@@ -56,30 +55,28 @@ static const char *size_text(uint64_t bytes, char text[32])
 
 /* ---- the process ---- */
 
-kvl_finding_t kvl_judge_memlock(const kvl_memlock_t *memlock)
+kvl_finding_t kvl_judge_memlock(const kvl_locking_t *locking, bool rdma)
 {
-    static const char way_out[] =
-        "raise it: `ulimit -l unlimited' or memlock in /etc/security/limits.conf; "
-        "LimitMEMLOCK=infinity in a systemd unit; --ulimit memlock=-1 for a container";
     char limit[32];
 
-    size_text(memlock->limit_bytes, limit);
-    if (memlock->limit_bytes == KVL_UNLIMITED || memlock->capable) {
+    size_text(locking->memlock, limit);
+    if (locking->memlock == KVL_UNLIMITED || locking->ipc_lock) {
         return kvl_finding(KVL_FOUND_OK, "memlock", NULL, "limit %s%s", limit,
-                           memlock->capable ? ", and CAP_IPC_LOCK, so that it does not hold" : "");
+                           locking->ipc_lock ? ", and CAP_IPC_LOCK, so that it does not hold" : "");
     }
-    if (!memlock->rdma) {
+    if (!rdma) {
         return kvl_finding(
             KVL_FOUND_OK, "memlock", NULL,
             "limit %s without CAP_IPC_LOCK; only RDMA devices need more, and there is none", limit);
     }
-    if (memlock->limit_bytes >= MEMLOCK_GOOD) {
+    if (locking->memlock >= MEMLOCK_GOOD) {
         return kvl_finding(KVL_FOUND_OK, "memlock", NULL,
                            "limit %s without CAP_IPC_LOCK: a process may register that much",
                            limit);
     }
     return kvl_finding(
-        memlock->limit_bytes < MEMLOCK_MIN ? KVL_FOUND_FAIL : KVL_FOUND_WARN, "memlock", way_out,
+        locking->memlock < KVL_LOCKING_QUEUES ? KVL_FOUND_FAIL : KVL_FOUND_WARN, "memlock",
+        "raise it: " KVL_LOCKING_WAYS,
         "limit %s without CAP_IPC_LOCK: RDMA devices cannot register more than that", limit);
 }
 

@@ -3,6 +3,7 @@
 #ifndef KVL_TOOLS_DOCTOR_JUDGE_H
 #define KVL_TOOLS_DOCTOR_JUDGE_H
 
+#include "base/limits.h"
 #include "rail/table.h"
 
 #include <stdbool.h>
@@ -26,12 +27,8 @@ kvl_finding_t kvl_finding(kvl_found_t found, const char *name, const char *way_o
 
 #define KVL_UNLIMITED UINT64_MAX
 
-typedef struct {
-    uint64_t limit_bytes; /* RLIMIT_MEMLOCK, or KVL_UNLIMITED */
-    bool capable;         /* CAP_IPC_LOCK: the limit does not hold */
-    bool rdma;            /* there is a device that pins memory */
-} kvl_memlock_t;
-kvl_finding_t kvl_judge_memlock(const kvl_memlock_t *memlock);
+/* @a rdma: there is a device that pins memory. */
+kvl_finding_t kvl_judge_memlock(const kvl_locking_t *locking, bool rdma);
 
 /* @a limit: RLIMIT_NOFILE, or KVL_UNLIMITED. Under KVL_FILES_MIN an engine can't start. */
 #define KVL_FILES_MIN 64

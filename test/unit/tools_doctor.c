@@ -11,24 +11,30 @@
 TEST(doctor_memlock, is_a_failure_only_where_rdma_needs_it)
 {
     static const struct {
-        kvl_memlock_t memlock;
+        kvl_locking_t locking;
+        bool rdma;
         kvl_found_t found;
     } rows[] = {
-        {{64u << 10, false, true}, KVL_FOUND_FAIL}, {{64u << 10, false, false}, KVL_FOUND_OK},
-        {{64u << 10, true, true}, KVL_FOUND_OK},    {{512 * MIB, false, true}, KVL_FOUND_WARN},
-        {{16384 * MIB, false, true}, KVL_FOUND_OK}, {{KVL_UNLIMITED, false, true}, KVL_FOUND_OK},
-        {{0, false, true}, KVL_FOUND_FAIL},
+        {{.memlock = 64u << 10}, true, KVL_FOUND_FAIL},
+        {{.memlock = 64u << 10}, false, KVL_FOUND_OK},
+        {{.memlock = 64u << 10, .ipc_lock = true}, true, KVL_FOUND_OK},
+        {{.memlock = 512 * MIB}, true, KVL_FOUND_WARN},
+        {{.memlock = 16384 * MIB}, true, KVL_FOUND_OK},
+        {{.memlock = KVL_UNLIMITED}, true, KVL_FOUND_OK},
+        {{.memlock = 0}, true, KVL_FOUND_FAIL},
+        {{.memlock = KVL_LOCKING_QUEUES - 1}, true, KVL_FOUND_FAIL},
+        {{.memlock = KVL_LOCKING_QUEUES}, true, KVL_FOUND_WARN},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        kvl_finding_t finding = kvl_judge_memlock(&rows[i].memlock);
+        kvl_finding_t finding = kvl_judge_memlock(&rows[i].locking, rows[i].rdma);
 
         CHECK_MSG(finding.found == rows[i].found, "row %zu: %s", i, finding.text);
         CHECK((finding.way_out[0] != '\0') == (rows[i].found != KVL_FOUND_OK));
     }
-    CHECK_HAS(kvl_judge_memlock(&rows[0].memlock).text, "64 KiB");
-    CHECK_HAS(kvl_judge_memlock(&rows[0].memlock).way_out, "LimitMEMLOCK");
-    CHECK_HAS(kvl_judge_memlock(&rows[3].memlock).text, "512.0 MiB");
+    CHECK_HAS(kvl_judge_memlock(&rows[0].locking, true).text, "64 KiB");
+    CHECK_HAS(kvl_judge_memlock(&rows[0].locking, true).way_out, "LimitMEMLOCK");
+    CHECK_HAS(kvl_judge_memlock(&rows[3].locking, true).text, "512.0 MiB");
 }
 
 TEST(doctor_files, are_too_few_below_64_and_few_below_1024)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The installed table is written by kvl_fault_setup() while no engine runs and only read after;
- * the counters of hits are atomic. A rule is chosen by the number of its hit alone, so that a run
- * with the same order of hits meets the same faults. Nothing here allocates: alloc.c asks us. */
+/* A table may be installed while engines run (a second engine brings settings of its own), so it is
+ * read and written under a lock, which only a process with faults on ever takes. A rule is chosen by
+ * the number of its hit alone, so that a run with the same order of hits meets the same faults.
+ * Nothing here allocates: alloc.c asks us. */
 #include "base/fault.h"
 
 #include "base/config.h"
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +68,8 @@ static const char *const fault_actions[] = {
 
 bool kvl_fault_enabled;
 
-static fault_table_t fault_table;                        /* constant after setup */
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+static fault_table_t fault_table;                        /* under fault_lock */
 static atomic_uint_fast64_t fault_hits[KVL_FAULT_COUNT]; /* atomic */
 
 static size_t append(char *text, size_t size, size_t used, const char *more)
@@ -265,16 +268,16 @@ static kvl_status_t parse_table(const char *rules, uint64_t seed, fault_table_t 
     return KVL_OK;
 }
 
+/* under fault_lock */
 static void table_install(const fault_table_t *table)
 {
     size_t i;
 
-    __atomic_store_n(&kvl_fault_enabled, false, __ATOMIC_RELAXED);
     fault_table = *table;
     for (i = 0; i < KVL_FAULT_COUNT; i++) {
         atomic_store(&fault_hits[i], 0);
     }
-    __atomic_store_n(&kvl_fault_enabled, table->count > 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&kvl_fault_enabled, table->count > 0, __ATOMIC_RELAXED);
 }
 
 static bool rule_same(const fault_rule_t *a, const fault_rule_t *b)
@@ -328,7 +331,9 @@ kvl_status_t kvl_fault_setup(const char *rules, uint64_t seed)
     kvl_status_t st = parse_table(rules, seed, &table);
 
     if (st == KVL_OK) {
+        pthread_mutex_lock(&fault_lock);
         table_install(&table);
+        pthread_mutex_unlock(&fault_lock);
     }
     return st;
 }
@@ -338,8 +343,12 @@ kvl_status_t kvl_fault_update(const char *rules, uint64_t seed)
     fault_table_t table;
     kvl_status_t st = parse_table(rules, seed, &table);
 
-    if (st == KVL_OK && !table_same(&table, &fault_table)) {
-        table_install(&table);
+    if (st == KVL_OK) {
+        pthread_mutex_lock(&fault_lock);
+        if (!table_same(&table, &fault_table)) {
+            table_install(&table);
+        }
+        pthread_mutex_unlock(&fault_lock);
     }
     return st;
 }
@@ -354,15 +363,20 @@ kvl_status_t kvl_fault_check(const char *rules)
 /* The first rule that applies wins. */
 kvl_fault_t kvl_fault_hit(kvl_fault_point_t point)
 {
-    uint64_t hit = atomic_fetch_add_explicit(&fault_hits[point], 1, memory_order_relaxed) + 1;
+    kvl_fault_t fault = {KVL_FAULT_NONE, 0};
+    uint64_t hit;
     size_t i;
 
+    pthread_mutex_lock(&fault_lock);
+    hit = atomic_fetch_add_explicit(&fault_hits[point], 1, memory_order_relaxed) + 1;
     for (i = 0; i < fault_table.count; i++) {
         if (fault_table.rules[i].point == point && rule_applies(&fault_table.rules[i], i, hit)) {
-            return fault_table.rules[i].fault;
+            fault = fault_table.rules[i].fault;
+            break;
         }
     }
-    return (kvl_fault_t){KVL_FAULT_NONE, 0};
+    pthread_mutex_unlock(&fault_lock);
+    return fault;
 }
 
 uint64_t kvl_fault_hits(kvl_fault_point_t point)

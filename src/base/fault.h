@@ -37,11 +37,11 @@ typedef struct {
     int64_t delay_ns; /* with KVL_FAULT_DELAY */
 } kvl_fault_t;
 
-/* relaxed atomics; constant after kvl_fault_setup() unless a test changes it */
+/* relaxed atomics; written by kvl_fault_setup() and kvl_fault_update() */
 extern bool kvl_fault_enabled;
 
 /* Parses and installs; replaces what was there. NULL or "": off. KVL_ERR_CONFIG names the rule, and
- * lists points and actions. Process-wide. Thread: any, while no engine runs. */
+ * lists points and actions. Process-wide. Thread: any, also while engines run. */
 kvl_status_t kvl_fault_setup(const char *rules, uint64_t seed);
 /* As kvl_fault_setup(), but the same rules and seed as those installed change nothing: counts of
  * hits go on when a second engine of the process brings the same settings. */

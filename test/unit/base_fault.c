@@ -214,3 +214,37 @@ TEST(fault_hit, fails_once_although_two_threads_count)
     CHECK_EQ(kvl_fault_hits(KVL_FAULT_UCP), 20000);
     kvl_fault_setup(NULL, 0);
 }
+
+static void *hit_until_stopped(void *arg)
+{
+    int *stop   = arg;
+    long others = 0;
+
+    while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+        kvl_fault_t fault = kvl_fault(KVL_FAULT_CTRL_SEND);
+
+        others += fault.action != KVL_FAULT_DELAY ||
+                  (fault.delay_ns != 3000000 && fault.delay_ns != 5000000);
+    }
+    return (void *)others;
+}
+
+/* what a second engine of the process does; ThreadSanitizer is the stricter judge of it */
+TEST(fault_setup, replaces_the_rules_under_a_thread_that_hits_them)
+{
+    static const char *const rules[] = {"ctrl.send:delay=3ms", "ucp:fail,ctrl.send:delay=5ms"};
+    pthread_t thread;
+    void *others = NULL;
+    int stop     = 0;
+    int i;
+
+    REQUIRE(kvl_fault_setup(rules[0], 0) == KVL_OK);
+    REQUIRE(pthread_create(&thread, NULL, hit_until_stopped, &stop) == 0);
+    for (i = 0; i < 2000; i++) {
+        CHECK_EQ(kvl_fault_update(rules[i % 2], 0), KVL_OK);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, &others);
+    CHECK_EQ((long)others, 0);
+    kvl_fault_setup(NULL, 0);
+}

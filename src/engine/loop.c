@@ -16,8 +16,8 @@
  * The token (owned, owner) says who is in. Three kinds of threads take it:
  * - the progress thread, which keeps it while nobody else wants it, also while it sleeps in epoll;
  * - a guest in kvl_engine_wait(), which drives the engine itself until its flag is set. Meanwhile
- *   the progress thread parks. It looks every millisecond whether guests still come; so a caller
- *   that submits and waits in a loop never pays for waking it;
+ *   the progress thread parks. It looks a millisecond later whether guests still come; so a caller
+ *   that submits and waits in a loop hardly ever pays for waking it;
  * - anybody for a moment (kvl_engine_enter): whoever drives gives way between two turns.
  * Lost wake-ups: a sleeper sets `sleeping`, then looks at inbox and `wanting` once more; the others
  * write first and look at `sleeping` after. Both orders are sequentially consistent. */
@@ -66,7 +66,7 @@ static void token_drop(kvl_engine_t *engine)
 {
     atomic_store_explicit(&engine->owner, 0, memory_order_relaxed);
     engine->owned = false;
-    if (atomic_load(&engine->wanting) || atomic_load(&engine->sleepers)) {
+    if (atomic_load(&engine->wanting) || atomic_load(&engine->sleepers) || engine->parked) {
         pthread_cond_broadcast(&engine->changed);
     }
 }
@@ -309,6 +309,9 @@ bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
     }
     engine->guests--;
     engine->visits++;
+    if (engine->parked) {
+        pthread_cond_broadcast(&engine->changed);
+    }
     pthread_mutex_unlock(&engine->lock);
     return atomic_load_explicit(flag, memory_order_acquire);
 }
@@ -332,7 +335,14 @@ void kvl_engine_notify(kvl_engine_t *engine, bool event_fd)
 
 /* ---- the progress thread ---- */
 
-/* under lock: waits until no guest came for a while; work in the inbox ends it at once */
+/* Somebody drives, or is about to. */
+static bool thread_is_spare(const kvl_engine_t *engine)
+{
+    return engine->owned || atomic_load(&engine->wanting) || engine->guests;
+}
+
+/* under lock: waits until no guest came for a while; work in the inbox ends it at once. Who drives for
+ * long is not looked at every PARK_NS: he says when he leaves (parked). */
 static void thread_park(kvl_engine_t *engine)
 {
     unsigned visits;
@@ -345,9 +355,13 @@ static void thread_park(kvl_engine_t *engine)
         until.tv_sec  = at / KVL_SECOND;
         until.tv_nsec = at % KVL_SECOND;
         pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+        if (engine->visits == visits && thread_is_spare(engine) && !atomic_load(&engine->stop)) {
+            engine->parked = true;
+            pthread_cond_wait(&engine->changed, &engine->lock);
+            engine->parked = false;
+        }
     } while (!atomic_load(&engine->stop) &&
-             (engine->owned || atomic_load(&engine->wanting) || engine->guests ||
-              (engine->visits != visits && kvl_inbox_empty(&engine->inbox))));
+             (thread_is_spare(engine) || (engine->visits != visits && kvl_inbox_empty(&engine->inbox))));
 }
 
 static void *thread_main(void *arg)
@@ -356,7 +370,7 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&engine->lock);
     while (!atomic_load(&engine->stop)) {
-        if (engine->owned || atomic_load(&engine->wanting) || engine->guests) {
+        if (thread_is_spare(engine)) {
             thread_park(engine);
             continue;
         }

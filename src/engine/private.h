@@ -74,6 +74,7 @@ struct kvl_engine {
     unsigned guests;          /* threads in kvl_engine_wait() */
     _Atomic unsigned sleepers;/* of them, those that sleep on changed */
     unsigned visits;          /* grows with each guest that left */
+    bool parked;              /* the progress thread waits to be told that nobody drives any more */
 
     /* under region_lock */
     pthread_mutex_t region_lock;

@@ -231,6 +231,57 @@ TEST(kvlaned_run, leaves_no_shared_memory_behind)
     }
 }
 
+/* how often the threads of a process went to sleep so far */
+static long sleeps_of(pid_t pid)
+{
+    char path[64], line[256];
+    long sum = 0, count;
+    struct dirent *entry;
+    DIR *tasks;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    tasks = opendir(path);
+    while (tasks && (entry = readdir(tasks)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/status", (int)pid, entry->d_name);
+        file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        while (file && fgets(line, sizeof(line), file)) {
+            sum += sscanf(line, "voluntary_ctxt_switches: %ld", &count) == 1 ? count : 0;
+        }
+        if (file) {
+            fclose(file);
+        }
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+    return sum;
+}
+
+/* a thread of it that looked every millisecond whether there is something to do would be seen */
+TEST(kvlaned_run, sleeps_while_nobody_wants_anything)
+{
+    char out[TEXT_MAX], err[TEXT_MAX];
+    daemon_t daemon;
+    long before = 0, count = 0;
+    int tries;
+
+    spawn(&daemon, ARGS("-l", "127.0.0.1:0", "-m", "16M"));
+    ready(&daemon);
+    for (tries = 0; tries < 10; tries++) {
+        before = sleeps_of(daemon.pid);
+        usleep(1000000);
+        count = sleeps_of(daemon.pid) - before;
+        if (count < 100) {
+            break;
+        }
+    }
+    CHECK(before > 0);
+    CHECK_MSG(count < 100, "%ld times in a second", count);
+    CHECK_EQ(kill(daemon.pid, SIGTERM), 0);
+    CHECK_EQ(reap(&daemon, out, err), 0);
+}
+
 /* its environment, a line for each variable */
 static void environment_of(const daemon_t *daemon, char text[TEXT_MAX])
 {

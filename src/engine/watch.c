@@ -15,6 +15,19 @@
 #define WATCH_AGAIN  (100 * KVL_MS) /* something is */
 #define WATCH_ROUNDS 10
 #define WATCH_DRAIN  256 /* what is there is done first; this often */
+#define WATCH_ARMS   8   /* arming is refused for each event of connections and timers too, but once */
+
+static bool worker_arms(kvl_worker_t *worker)
+{
+    unsigned i;
+
+    for (i = 0; i < WATCH_ARMS; i++) {
+        if (kvl_worker_arm(worker) == KVL_OK) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Nothing to do and yet not free to sleep? So is one with something to send to a peer that does not read:
  * that is the peer's trouble. */
@@ -24,7 +37,7 @@ static bool worker_is_suspect(kvl_worker_t *worker)
 
     for (i = 0; i < WATCH_DRAIN; i++) {
         if (!kvl_worker_progress(worker)) {
-            return kvl_worker_arm(worker) != KVL_OK && !kvl_worker_sends(worker);
+            return !worker_arms(worker) && !kvl_worker_sends(worker);
         }
     }
     return false;

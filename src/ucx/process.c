@@ -59,6 +59,7 @@ kvl_status_t kvl_ucx_check(void)
                          major, minor, release, libs.paths[0], UCP_API_MAJOR, UCP_API_MINOR);
     }
     (void)kvl_ucx_connections_max(); /* before the first worker */
+    kvl_ucx_sends_guard();
     return KVL_OK;
 }
 

@@ -59,6 +59,9 @@ bool kvl_ucx_has_files(unsigned endpoints);
 /* KVL_ERR_UNSUPPORTED if two different libucp are in the process; both paths in the error text.
  * Thread: any. */
 kvl_status_t kvl_ucx_check(void);
+/* From here on UCX hears of a connection that was reset from recv() alone (sends.c). kvl_ucx_check() does it. */
+void kvl_ucx_sends_guard(void);
+bool kvl_ucx_sends_guarded(void); /* false: libucs could not be changed */
 /* true if UCX_MEM_MMAP_HOOK_MODE=none: two starts at once cannot deadlock in UCX then. UCX reads it
  * when it is loaded, so tools set it and run themselves again. Thread: any. */
 bool kvl_ucx_hooks_quiet(void);

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ucx/private.h"
+
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A failed send over tcp is told by the receiving half alone.
+ *
+ * When a peer resets its connection while a long message to it is half sent, UCX may learn of it from
+ * sendmsg() before recv(): it then completes that message twice (uct_tcp_ep_sendv, every version up to 1.23
+ * at least), which ends the process where assertions are compiled in (Debian: uct_iface.h `comp->count > 0'),
+ * and may complete somebody else's request where they are not. Or it forgets that it waits for an
+ * acknowledgement that is in the receive queue already (tcp_ep.c:939). Learned from recv(), the same reset is
+ * handled right, and recv() always tells: UCX reads each socket before it writes to it, and a reset socket
+ * stays readable.
+ *
+ * So libucs's calls of send() and sendmsg() are led through here, in its table of imported functions, and a
+ * reset is answered as "full, try later" (EAGAIN) a limited number of times in a row: UCX then waits for the
+ * socket, hears of the reset from recv(), and stops. The limit is for its blocking send, which tries again in
+ * a loop. The table is put right again when kvlane is unloaded. */
+
+#define RESETS_IN_A_ROW 64
+
+#if defined(__x86_64__)
+#define RELOCATES(type) ((type) == R_X86_64_JUMP_SLOT || (type) == R_X86_64_GLOB_DAT)
+#elif defined(__aarch64__)
+#define RELOCATES(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT)
+#endif
+
+static ssize_t sent(int fd, ssize_t result)
+{
+    static _Thread_local int last_fd = -1;
+    static _Thread_local unsigned resets;
+
+    if (result >= 0) {
+        last_fd = fd == last_fd ? -1 : last_fd;
+        return result;
+    }
+    if (errno == ECONNRESET || errno == EPIPE) {
+        resets  = fd == last_fd ? resets + 1 : 1;
+        last_fd = fd;
+        errno   = resets <= RESETS_IN_A_ROW ? EAGAIN : errno;
+    }
+    return result;
+}
+
+static ssize_t send_later(int fd, const void *data, size_t length, int flags);
+static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags);
+
+typedef struct {
+    const char *name;
+    void *ours, *theirs; /* theirs: what libucs would call without us; constant once slot is set */
+    void **slot;         /* in libucs; NULL: not led through here */
+} import_t;
+
+enum { IMPORT_SEND, IMPORT_SENDMSG };
+
+static import_t imports[] = {
+    [IMPORT_SEND]    = {.name = "send", .ours = (void *)send_later},
+    [IMPORT_SENDMSG] = {.name = "sendmsg", .ours = (void *)sendmsg_later},
+};
+
+#define IMPORTS (sizeof(imports) / sizeof(imports[0]))
+
+static ssize_t send_later(int fd, const void *data, size_t length, int flags)
+{
+    ssize_t (*theirs)(int, const void *, size_t, int) = imports[IMPORT_SEND].theirs;
+
+    return sent(fd, theirs(fd, data, length, flags));
+}
+
+static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*theirs)(int, const struct msghdr *, int) = imports[IMPORT_SENDMSG].theirs;
+
+    return sent(fd, theirs(fd, message, flags));
+}
+
+static bool slot_write(void **slot, void *value)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *begin    = (void *)((uintptr_t)slot & ~(page - 1));
+
+    /* read-only after loading where libucs was linked with -z now */
+    if (mprotect(begin, page, PROT_READ | PROT_WRITE)) {
+        return false;
+    }
+    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
+    return true;
+}
+
+#ifdef RELOCATES
+
+typedef struct {
+    uintptr_t base, end;
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Rela) * tables[2];
+    size_t sizes[2];
+} image_t;
+
+static const void *image_at(const image_t *image, ElfW(Addr) address)
+{
+    /* glibc relocates these entries in place, others do not */
+    return (const void *)(address >= image->base ? address : image->base + address); // NOLINT
+}
+
+static void image_read(image_t *image, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *entry = NULL;
+    int i;
+
+    image->base = info->dlpi_addr;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t end            = image->base + header->p_vaddr + header->p_memsz;
+
+        if (header->p_type == PT_DYNAMIC) {
+            entry = (const void *)(image->base + header->p_vaddr); // NOLINT
+        } else if (header->p_type == PT_LOAD && end > image->end) {
+            image->end = end;
+        }
+    }
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            image->symbols = image_at(image, entry->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            image->strings = image_at(image, entry->d_un.d_ptr);
+            break;
+        case DT_JMPREL:
+            image->tables[0] = image_at(image, entry->d_un.d_ptr);
+            break;
+        case DT_PLTRELSZ:
+            image->sizes[0] = entry->d_un.d_val;
+            break;
+        case DT_RELA:
+            image->tables[1] = image_at(image, entry->d_un.d_ptr);
+            break;
+        case DT_RELASZ:
+            image->sizes[1] = entry->d_un.d_val;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* Somebody else's hook is left alone: nobody knows in which order we would go. */
+static bool slot_is_plain(const image_t *image, void *value, const import_t *import)
+{
+    uintptr_t address = (uintptr_t)value;
+
+    return value == import->theirs || (address >= image->base && address < image->end); /* not bound yet */
+}
+
+static void slot_take(const image_t *image, void **slot, import_t *import)
+{
+    import->theirs = dlsym(RTLD_DEFAULT, import->name);
+    if (import->theirs && !import->slot && slot_is_plain(image, *slot, import) &&
+        slot_write(slot, import->ours)) {
+        import->slot = slot;
+    }
+}
+
+static int image_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const char *name = strrchr(info->dlpi_name, '/');
+    image_t image    = {0};
+    size_t table, i, k;
+
+    (void)size;
+    (void)arg;
+    name = name ? name + 1 : info->dlpi_name;
+    if (strncmp(name, "libucs.so", 9) != 0) {
+        return 0;
+    }
+    image_read(&image, info);
+    for (table = 0; image.symbols && image.strings && table < 2; table++) {
+        for (i = 0; image.tables[table] && i < image.sizes[table] / sizeof(ElfW(Rela)); i++) {
+            const ElfW(Rela) *entry = &image.tables[table][i];
+            const char *symbol = image.strings + image.symbols[ELF64_R_SYM(entry->r_info)].st_name;
+
+            for (k = 0; RELOCATES(ELF64_R_TYPE(entry->r_info)) && k < IMPORTS; k++) {
+                if (strcmp(symbol, imports[k].name) == 0) {
+                    slot_take(&image, (void **)(image.base + entry->r_offset), &imports[k]); // NOLINT
+                }
+            }
+        }
+    }
+    return 1;
+}
+
+static void sends_take(void)
+{
+    dl_iterate_phdr(image_visit, NULL);
+    if (!kvl_ucx_sends_guarded()) {
+        kvl_debug("libucs's sends are not led through kvlane: a reset in mid message may end this process");
+    }
+}
+
+#else
+
+static void sends_take(void)
+{
+    kvl_debug("libucs's sends are not led through kvlane on this machine");
+}
+
+#endif
+
+void kvl_ucx_sends_guard(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, sends_take);
+}
+
+bool kvl_ucx_sends_guarded(void)
+{
+    size_t k;
+
+    for (k = 0; k < IMPORTS; k++) {
+        if (!imports[k].slot) {
+            return false;
+        }
+    }
+    return true;
+}
+
+__attribute__((destructor)) static void sends_give_back(void)
+{
+    size_t k;
+
+    for (k = 0; k < IMPORTS; k++) {
+        if (imports[k].slot && *imports[k].slot == imports[k].ours) {
+            (void)slot_write(imports[k].slot, imports[k].theirs);
+        }
+        imports[k].slot = NULL;
+    }
+}

@@ -18,12 +18,16 @@
  * - a guest in kvl_engine_wait(), which drives the engine itself until its flag is set. Meanwhile
  *   the progress thread parks. It looks a millisecond later whether guests still come; so a caller
  *   that submits and waits in a loop hardly ever pays for waking it;
- * - anybody for a moment (kvl_engine_enter): whoever drives gives way between two turns.
+ * - anybody for a moment (kvl_engine_enter): whoever drives gives way between two turns. Who comes gives way
+ *   in his turn when the last one is TURN_NS old: else many who look often would stop the engine.
  * Lost wake-ups: a sleeper sets `sleeping`, then looks at inbox and `wanting` once more; the others
  * write first and look at `sleeping` after. Both orders are sequentially consistent. */
 
 #define PARK_NS   KVL_MS
 #define SLEEP_MAX KVL_SECOND
+#define TURN_NS   (5 * KVL_MS)
+#define YIELD_NS  KVL_MS /* who gives way looks again, ... */
+#define YIELD_MAX 100    /* ... so often at most */
 
 static uintptr_t self_id(void)
 {
@@ -71,17 +75,41 @@ static void token_drop(kvl_engine_t *engine)
     }
 }
 
+/* under lock: is a turn due that somebody can do? Never asked for by who turns. */
+static bool turn_is_due(const kvl_engine_t *engine)
+{
+    return (engine->guests || (engine->has_thread && !atomic_load(&engine->stop))) &&
+           kvl_now_ns() - atomic_load_explicit(&engine->turned_ns, memory_order_relaxed) > TURN_NS;
+}
+
+/* under lock: lets go of it until the next change, or a moment later */
+static void changed_wait(kvl_engine_t *engine, int64_t ns)
+{
+    int64_t at            = kvl_time_add(kvl_now_ns(), ns);
+    struct timespec until = {.tv_sec = at / KVL_SECOND, .tv_nsec = at % KVL_SECOND};
+
+    pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+}
+
 void kvl_engine_enter(kvl_engine_t *engine)
 {
+    unsigned yields = 0;
+
     if (kvl_engine_is_inside(engine)) {
         engine->inside_depth++;
         return;
     }
     pthread_mutex_lock(&engine->lock);
     atomic_fetch_add(&engine->wanting, 1);
-    while (engine->owned) {
-        kvl_engine_wake(engine);
-        pthread_cond_wait(&engine->changed, &engine->lock);
+    while (engine->owned || (yields < YIELD_MAX && turn_is_due(engine))) {
+        if (engine->owned) {
+            kvl_engine_wake(engine);
+            pthread_cond_wait(&engine->changed, &engine->lock);
+        } else {
+            yields++;
+            pthread_cond_broadcast(&engine->changed);
+            changed_wait(engine, YIELD_NS);
+        }
     }
     atomic_fetch_sub(&engine->wanting, 1);
     token_take(engine);
@@ -223,6 +251,7 @@ static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
         !atomic_load(&engine->stop) &&
         !(engine->thread_drives && atomic_load(&engine->sleepers))) {
         engine_epoll(engine, next);
+        atomic_store_explicit(&engine->turned_ns, kvl_now_ns(), memory_order_relaxed);
     }
     atomic_store(&engine->sleeping, false);
     engine->idle_since_ns = 0;
@@ -233,6 +262,7 @@ static unsigned engine_work(kvl_engine_t *engine)
     unsigned n;
 
     engine->now_ns = kvl_now_ns();
+    atomic_store_explicit(&engine->turned_ns, engine->now_ns, memory_order_relaxed);
     n = engine_inbox(engine);
     n += engine_workers(engine);
     n += kvl_timers_run(&engine->timers, engine->now_ns);
@@ -265,12 +295,10 @@ void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
 static void guest_drive(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
 {
     engine->idle_since_ns = 0;
-    while (!atomic_load_explicit(flag, memory_order_acquire) && !atomic_load(&engine->wanting)) {
+    do {
         kvl_engine_turn(engine, true, until_ns);
-        if (engine->now_ns >= until_ns) {
-            break;
-        }
-    }
+    } while (!atomic_load_explicit(flag, memory_order_acquire) && !atomic_load(&engine->wanting) &&
+             engine->now_ns < until_ns);
 }
 
 /* under lock: the token is somebody else's; sleep until something changes. Asks the progress
@@ -297,7 +325,7 @@ bool kvl_engine_wait(kvl_engine_t *engine, _Atomic int *flag, int64_t until_ns)
     pthread_mutex_lock(&engine->lock);
     engine->guests++;
     while (!atomic_load_explicit(flag, memory_order_acquire) && kvl_now_ns() < until_ns) {
-        if (engine->owned || atomic_load(&engine->wanting)) {
+        if (engine->owned || (atomic_load(&engine->wanting) && !turn_is_due(engine))) {
             guest_sleep(engine, flag, until_ns);
             continue;
         }
@@ -338,7 +366,7 @@ void kvl_engine_notify(kvl_engine_t *engine, bool event_fd)
 /* Somebody drives, or is about to. */
 static bool thread_is_spare(const kvl_engine_t *engine)
 {
-    return engine->owned || atomic_load(&engine->wanting) || engine->guests;
+    return engine->owned || engine->guests || (atomic_load(&engine->wanting) && !turn_is_due(engine));
 }
 
 /* under lock: waits until no guest came for a while; work in the inbox ends it at once. Who drives for
@@ -348,13 +376,8 @@ static void thread_park(kvl_engine_t *engine)
     unsigned visits;
 
     do {
-        struct timespec until;
-        int64_t at = kvl_now_ns() + PARK_NS;
-
-        visits        = engine->visits;
-        until.tv_sec  = at / KVL_SECOND;
-        until.tv_nsec = at % KVL_SECOND;
-        pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+        visits = engine->visits;
+        changed_wait(engine, PARK_NS);
         if (engine->visits == visits && thread_is_spare(engine) && !atomic_load(&engine->stop)) {
             engine->parked = true;
             pthread_cond_wait(&engine->changed, &engine->lock);
@@ -377,10 +400,10 @@ static void *thread_main(void *arg)
         token_take(engine);
         pthread_mutex_unlock(&engine->lock);
         engine->thread_drives = true;
-        while (!atomic_load(&engine->stop) && !atomic_load(&engine->wanting) &&
-               !atomic_load(&engine->sleepers)) {
+        do {
             kvl_engine_turn(engine, true, KVL_TIME_MAX);
-        }
+        } while (!atomic_load(&engine->stop) && !atomic_load(&engine->wanting) &&
+                 !atomic_load(&engine->sleepers));
         engine->thread_drives = false;
         pthread_mutex_lock(&engine->lock);
         token_drop(engine);
@@ -391,12 +414,14 @@ static void *thread_main(void *arg)
 
 kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine)
 {
-    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    int error;
 
+    engine->has_thread = true; /* the thread reads it */
+    error              = pthread_create(&engine->thread, NULL, thread_main, engine);
     if (error) {
+        engine->has_thread = false;
         return kvl_error(KVL_ERR_LIMIT, "engine: cannot start its thread (%s)", strerror(error));
     }
-    engine->has_thread = true;
     return KVL_OK;
 }
 

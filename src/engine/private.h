@@ -63,6 +63,7 @@ struct kvl_engine {
     _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
     _Atomic unsigned wanting; /* threads that want the token for a moment */
     _Atomic bool stop;
+    _Atomic int64_t turned_ns; /* when the engine was looked after last */
     _Atomic bool lost;        /* a worker is stuck for good (renew.c) */
     _Atomic bool event_used;  /* somebody asked for the event fd */
 

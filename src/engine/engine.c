@@ -12,6 +12,7 @@
 #include "wire/wire.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -124,6 +125,23 @@ static kvl_status_t engine_nonce(uint64_t *nonce_p)
     return KVL_OK;
 }
 
+/* UCX serves the connections of all its users in one thread of the process. A child of fork() has no such
+ * thread while UCX believes that it has: an engine made there would wait for answers in vain. */
+static _Atomic unsigned engines_open; /* made by this process, or inherited from the one that forked it */
+static _Atomic pid_t engines_pid;
+
+static kvl_status_t engines_allow(void)
+{
+    if (atomic_load(&engines_open) && atomic_load(&engines_pid) != getpid()) {
+        return kvl_error(KVL_ERR_UNSUPPORTED,
+                         "engine: this process was forked while process %d had an engine, and UCX does not work in "
+                         "such a child; exec first, or fork before the first engine is made or after the last is "
+                         "destroyed",
+                         (int)atomic_load(&engines_pid));
+    }
+    return KVL_OK;
+}
+
 static void engine_cleanup(kvl_engine_t *engine)
 {
     unsigned rail, lane;
@@ -155,12 +173,15 @@ static void engine_cleanup(kvl_engine_t *engine)
     pthread_mutex_destroy(&engine->region_lock);
     kvl_config_destroy(engine->config);
     kvl_free(engine);
+    atomic_fetch_sub(&engines_open, 1);
 }
 
 static void engine_init(kvl_engine_t *engine)
 {
     pthread_condattr_t attr;
 
+    atomic_store(&engines_pid, getpid());
+    atomic_fetch_add(&engines_open, 1);
     engine->epoll_fd = engine->wake_fd = engine->event_fd = engine->timer_fd = -1;
     kvl_timers_init(&engine->timers);
     kvl_list_init(&engine->pollers);
@@ -188,6 +209,9 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
         return kvl_error(KVL_ERR_INVALID, "engine: engine_p is NULL");
     }
     status = kvl_ucx_check();
+    if (status == KVL_OK) {
+        status = engines_allow();
+    }
     if (status != KVL_OK) {
         return status;
     }

@@ -27,9 +27,11 @@
  * kvl_engine_destroy(), kvl_cache_destroy(), kvl_peer_close(), kvl_listener_destroy(),
  * kvl_node_destroy() do nothing but say so in the log: the object stays open.
  *
- * **fork()** a child must not use its parent's objects; it may call exec or _exit, or make an engine of its
- * own. Calls that destroy or release do nothing in it but say so in the log, so that what a language or
- * an exit handler cleans up in a child cannot break the parent.
+ * **fork()** a child must not use its parent's objects; it may call exec or _exit. It can make an engine of
+ * its own only if the parent had none when it forked: UCX does not work in a child of a process that uses it,
+ * so kvl_engine_create() returns KVL_ERR_UNSUPPORTED there. Calls that destroy or release do nothing in it
+ * but say so in the log, so that what a language or an exit handler cleans up in a child cannot break the
+ * parent.
  */
 #ifndef KVLANE_ENGINE_H
 #define KVLANE_ENGINE_H

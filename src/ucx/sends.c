@@ -111,7 +111,7 @@ typedef struct {
 static const void *image_at(const image_t *image, ElfW(Addr) address)
 {
     /* glibc relocates these entries in place, others do not */
-    return (const void *)(address >= image->base ? address : image->base + address); // NOLINT
+    return (const void *)(address >= image->base ? address : image->base + address);
 }
 
 static void image_read(image_t *image, const struct dl_phdr_info *info)
@@ -125,7 +125,7 @@ static void image_read(image_t *image, const struct dl_phdr_info *info)
         uintptr_t end            = image->base + header->p_vaddr + header->p_memsz;
 
         if (header->p_type == PT_DYNAMIC) {
-            entry = (const void *)(image->base + header->p_vaddr); // NOLINT
+            entry = (const void *)(image->base + header->p_vaddr);
         } else if (header->p_type == PT_LOAD && end > image->end) {
             image->end = end;
         }
@@ -193,7 +193,7 @@ static int image_visit(struct dl_phdr_info *info, size_t size, void *arg)
 
             for (k = 0; RELOCATES(ELF64_R_TYPE(entry->r_info)) && k < IMPORTS; k++) {
                 if (strcmp(symbol, imports[k].name) == 0) {
-                    slot_take(&image, (void **)(image.base + entry->r_offset), &imports[k]); // NOLINT
+                    slot_take(&image, (void **)(image.base + entry->r_offset), &imports[k]);
                 }
             }
         }

@@ -314,3 +314,56 @@ BOTH(cache, is_destroyed_in_the_middle_of_work)
     }
     stage_close(&stage);
 }
+
+/* ---- many who ask ---- */
+
+#define ASKERS 8
+
+static _Atomic int ask_on;
+
+static void *ask_main(void *arg)
+{
+    kvl_session_info_t info;
+
+    while (atomic_load(&ask_on)) {
+        (void)kvl_cache_session(stage.cache, &info);
+    }
+    return arg;
+}
+
+/* each call takes the engine for a moment; together they must not keep it from its work */
+static void asked_on(const char *rails, const char *progress)
+{
+    const kvl_item_t item        = {.key = "none", .key_length = 4};
+    kvl_batch_params_t in_time   = {.timeout_ms = 5000};
+    const stage_params_t params  = {.rails = rails, .progress = progress};
+    kvl_batch_t *batch;
+    pthread_t askers[ASKERS];
+    unsigned i;
+
+    stage_open(&stage, &params);
+    atomic_store(&ask_on, 1);
+    for (i = 0; i < ASKERS; i++) {
+        REQUIRE(pthread_create(&askers[i], NULL, ask_main, NULL) == 0);
+    }
+    for (i = 0; i < 20; i++) {
+        REQUIRE(kvl_cache_submit(stage.cache, KVL_CACHE_EXISTS, &item, 1, &in_time, &batch) == KVL_INPROGRESS);
+        CHECK_EQ(kvl_batch_wait(batch, -1), KVL_ERR_NOT_FOUND);
+        kvl_batch_release(batch);
+    }
+    atomic_store(&ask_on, 0);
+    for (i = 0; i < ASKERS; i++) {
+        pthread_join(askers[i], NULL);
+    }
+    stage_close(&stage);
+}
+
+TEST(cache_asked, by_many_threads_still_ends_batches_in_time)
+{
+    asked_on("tcp", NULL);
+}
+
+TEST(cache_asked, by_many_threads_still_ends_batches_in_time_where_callers_drive)
+{
+    asked_on("tcp", "caller");
+}

@@ -33,7 +33,7 @@ class Handle:
             self._parent._enter()
         try:
             if self._pid != os.getpid():
-                raise Closed(f"{self}: belongs to process {self._pid}; make another engine after fork()")
+                raise Closed(f"{self}: belongs to process {self._pid}; exec after fork(), or fork before the first engine")
             with self._gate:
                 if self._pointer is None:
                     raise Closed(f"{self} is closed")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,19 @@ sys.path.insert(0, str(PACKAGE))
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def port() -> int:
+    """One for a node that is started again at the same place: none that the kernel hands out to whoever asks
+    for any, in the moment between the two."""
+    for number in range(10000 + os.getpid() * 13 % 20000, 31000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", number))
+                return number
+            except OSError:
+                continue
+    raise RuntimeError("no port is free")
 
 
 class Kvlaned:
@@ -41,6 +55,11 @@ class Kvlaned:
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGSTOP, and no thread of it runs any more."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         self.process.kill()

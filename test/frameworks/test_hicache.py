@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""KvlaneHiCache under SGLang's real host pools, factory and controller threads."""
+
+import os
+import time
+import unittest
+from typing import Any
+from unittest import mock
+
+import sglang_cpu as cpu
+import torch
+from sglang_cpu import LAYOUTS, PAGE, Controller, config, fill, host_pool, logical
+from support import Kvlaned, port
+
+import kvlane
+from kvlane_hicache import KvlaneHiCache
+from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolTransfer
+from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory
+
+
+class Stage(unittest.TestCase):
+    node: Kvlaned
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.node = Kvlaned("256M")
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.node.kill()
+
+    def backend(self, pool: Any = None, **changes: Any) -> KvlaneHiCache:
+        backend = KvlaneHiCache(config(self.node.address, **changes), {})
+        self.addCleanup(backend.close)
+        if pool is not None:
+            backend.register_mem_pool_host(pool)
+        return backend
+
+
+class Layouts(Stage):
+    def test_a_page_put_under_one_layout_is_got_under_every_other(self) -> None:
+        for kind, layouts in LAYOUTS.items():
+            pools = {layout: host_pool(kind, layout) for layout in layouts}
+            backends = {
+                layout: self.backend(pool, is_mla_model=kind == "mla", model_name=f"cross {kind}")
+                for layout, pool in pools.items()
+            }
+            for seed, (source, pool) in enumerate(pools.items()):
+                keys = [f"{source}-{i}" for i in range(5)]
+                fill(pool, seed)
+                at = pool.alloc(5 * PAGE)
+                want = logical(kind, pool, at)
+                self.assertEqual(backends[source].batch_set_v1(keys, at), [True] * 5)
+                for target, other in pools.items():
+                    with self.subTest(kind=kind, put=source, got=target):
+                        fill(other, 99)
+                        to = other.alloc(7 * PAGE)[2 * PAGE :]
+                        self.assertEqual(backends[target].batch_exists([*keys, "no"]), 5)
+                        self.assertEqual(backends[target].batch_get_v1(keys, to), [True] * 5)
+                        self.assertTrue(torch.equal(logical(kind, other, to), want))
+                        # and the copying calls, of which v0 is made
+                        pages = [other.get_dummy_flat_data_page() for _ in keys]
+                        got = backends[target].batch_get(keys, pages)
+                        for i, page in enumerate(got):
+                            other.set_from_flat_data_page(int(to[0]), page)
+                            mine = logical(kind, other, to[:PAGE])
+                            self.assertTrue(torch.equal(mine, want[:, i * PAGE : (i + 1) * PAGE]))
+                    fill(pool, seed)
+
+    def test_a_page_put_by_copy_is_got_in_place(self) -> None:
+        for kind, layouts in LAYOUTS.items():
+            for layout in layouts:
+                with self.subTest(kind=kind, layout=layout):
+                    pool = host_pool(kind, layout)
+                    backend = self.backend(pool, is_mla_model=kind == "mla", model_name="copy")
+                    fill(pool, 5)
+                    at = pool.alloc(2 * PAGE)
+                    flat = pool.get_data_page(int(at[0]), flat=True)
+                    self.assertIs(backend.set(f"{kind} {layout}", flat), True)
+                    want = logical(kind, pool, at[:PAGE])
+                    self.assertEqual(backend.batch_get_v1([f"{kind} {layout}"], at[PAGE:]), [True])
+                    self.assertTrue(torch.equal(logical(kind, pool, at[PAGE:]), want))
+
+    def test_heads_split_for_another_tp_size_come_together(self) -> None:
+        # two ranks with 2 heads each write for tp_lcm_size 4; four ranks with 1 head each read
+        parts: dict[str, Any] = dict(tp_lcm_size=4, model_name="split", extra={"interface_v1": 1})
+        wide = host_pool("mha", "page_head", heads=2)
+        writer = self.backend(wide, tp_rank=1, tp_size=2, should_split_heads=True, **parts)
+        fill(wide, 3)
+        at = wide.alloc(3 * PAGE)
+        keys = ["a", "b", "c"]
+        self.assertEqual(writer.batch_set_v1(keys, at), [True] * 3)
+        self.assertEqual(writer.batch_exists(keys), 3)
+        want = logical("mha", wide, at).view(2, 3 * PAGE, cpu.LAYERS, 2, -1)
+        for rank, layout in ((2, "page_head"), (3, "layer_first")):
+            narrow = host_pool("mha", layout, heads=1)
+            reader = self.backend(narrow, tp_rank=rank, tp_size=4, **parts)
+            to = narrow.alloc(3 * PAGE)
+            self.assertEqual(reader.batch_get_v1(keys, to), [True] * 3)
+            mine = logical("mha", narrow, to).view(2, 3 * PAGE, cpu.LAYERS, -1)
+            self.assertTrue(torch.equal(mine, want[:, :, :, rank - 2]))
+        other = self.backend(host_pool("mha", "page_head", heads=1), tp_rank=0, tp_size=4, **parts)
+        self.assertEqual(other.batch_exists(keys), 0)
+        with self.assertRaisesRegex(ValueError, "interface_v1"):
+            self.backend(tp_rank=1, tp_size=2, should_split_heads=True, **parts | {"extra": {}})
+
+
+class Keys(Stage):
+    def test_who_holds_the_same_bytes_shares_a_key_and_nobody_else(self) -> None:
+        pools = {layout: host_pool("mha", layout) for layout in LAYOUTS["mha"]}
+
+        def key(layout: str = "page_first", **changes: Any) -> bytes:
+            backend = KvlaneHiCache(config(self.node.address, **changes), {})
+            try:
+                backend.register_mem_pool_host(pools[layout])
+                return backend._keys.of(backend._pools["kv"], ["hash"])[0]
+            finally:
+                backend.close()
+
+        same = {
+            key("layer_first"),
+            key("page_head"),
+            key(dp_rank=3),
+            key(extra={"depth": 3, "sg_endpoints": 2, "rails": "tcp"}),
+            key(extra={"affinity": "off"}),
+        }
+        self.assertEqual(len(same), 1)
+        others = [
+            key(model_name="other"),
+            key(tp_rank=1, tp_size=2),
+            key(tp_rank=0, tp_size=2),
+            key(pp_rank=1, pp_size=2),
+            key(attn_cp_rank=1, attn_cp_size=2),
+        ]
+        self.assertEqual(len(same | set(others)), 6)
+        mla = {key(is_mla_model=True, tp_rank=rank, tp_size=2) for rank in (0, 1)}
+        self.assertEqual(len(mla), 1)
+        long = key(model_name="m" * 500)
+        self.assertLess(len(long), 255 - 64)
+
+
+class Options(Stage):
+    def test_unknown_names_are_refused_with_the_known_ones(self) -> None:
+        for extra, text in (
+            ({"dpeth": 4}, "unknown option dpeth; known: node, depth, sg_endpoints"),
+            ({"depth": "4"}, "option depth is '4'; wanted: int"),
+            ({"get_timeout": 0}, "get_timeout is 0"),
+            ({"affinity": "near"}, "accepted: rank, numa, off"),
+            ({"rank": 1}, '"affinity": "rank" alone'),
+            ({"settings": {"KVLANE_DEPHT": 1}}, "KVLANE_DEPHT"),
+        ):
+            with self.assertRaisesRegex(ValueError, text):
+                KvlaneHiCache(config(self.node.address, extra=extra), {})
+        with self.assertRaisesRegex(ValueError, "node is wanted"):
+            KvlaneHiCache(config(""), {})
+
+    def test_two_backends_of_a_process_differ_and_the_environment_stays(self) -> None:
+        before = dict(os.environ)
+        sessions = [self.backend(extra={"depth": d, "sg_endpoints": d, "settings": {"KVLANE_RAILS": "tcp"}}).session() for d in (2, 5)]
+        self.assertEqual([(s.depth, s.sg_endpoints) for s in sessions], [(2, 2), (5, 5)])
+        self.assertEqual({s.transport for s in sessions}, {"tcp"})
+        self.assertEqual(dict(os.environ), before)
+
+    def test_the_smaller_depth_of_both_sides_is_in_force(self) -> None:
+        with Kvlaned(KVLANE_DEPTH="3", KVLANE_SG_ENDPOINTS="2") as node:
+            backend = KvlaneHiCache(config(node.address, extra={"depth": 16, "sg_endpoints": 16}), {})
+            self.addCleanup(backend.close)
+            self.assertEqual((backend.session().depth, backend.session().sg_endpoints), (3, 2))
+
+    def test_the_rank_is_said_or_refused_and_never_tp_rank(self) -> None:
+        def start(extra: dict[str, object], local: int | None = None, **env: str) -> None:
+            changes = mock.patch.dict(os.environ, env)
+            world = mock.Mock(local_rank=local)
+            if local is None:
+                group = mock.patch("sglang.srt.distributed.parallel_state.get_world_group", side_effect=AssertionError)
+            else:
+                group = mock.patch("sglang.srt.distributed.parallel_state.get_world_group", return_value=world)
+            with changes, group:
+                KvlaneHiCache(config(self.node.address, tp_rank=1, tp_size=2, extra=extra), {}).close()
+
+        rank = {"affinity": "rank"}
+        start(rank | {"rank": 0})
+        start(rank, local=0)
+        start(rank, KVLANE_RANK="0")
+        start(rank, local=0, KVLANE_RANK="0")
+        start({}, local=3, KVLANE_RANK="0")  # nobody asked
+        with self.assertRaisesRegex(ValueError, "nobody says which rank"):
+            start(rank)
+        with self.assertRaisesRegex(ValueError, "option rank says 0, world_group.local_rank says 3"):
+            start(rank | {"rank": 0}, local=3)
+        with self.assertRaisesRegex(ValueError, "world_group.local_rank says 3, KVLANE_RANK says 0"):
+            start(rank, local=3, KVLANE_RANK="0")
+        with self.assertRaisesRegex(ValueError, "LOCAL_RANK"):
+            start(rank, local=0, LOCAL_RANK="2")
+
+
+class Contract(Stage):
+    def test_whatever_happens_lists_are_whole(self) -> None:
+        pool = host_pool("mha", "page_first")
+        backend = self.backend(pool, model_name="contract", extra={"get_timeout": 0.3, "put_timeout": 0.3})
+        at = pool.alloc(2 * PAGE)
+        none = self.backend(model_name="contract")  # no pool was registered
+        for each in (backend, none):
+            for call in (each.batch_set_v1, each.batch_get_v1):
+                self.assertEqual(call(["a", "b", "c"], at), [False] * 3)
+                self.assertEqual(call(["a"], None), [False])
+                self.assertEqual(call([], at[:0]), [])
+            self.assertEqual((each.batch_exists([]), each.exists("a"), each.get("a", torch.zeros(3))), (0, False, None))
+            self.assertEqual(each.batch_get(["a", "b"], None), [None, None])
+            self.assertIs(each.batch_set(["a"], [object()]), False)
+            self.assertEqual(each.batch_set_v2([PoolTransfer("nope", at, keys=["a", "b"])]), {"nope": [False, False]})
+            self.assertEqual(each.batch_exists_v2(["a"], [PoolTransfer("nope", at, keys=["a"])]).kv_hit_pages, 0)
+        backend.close()
+        self.assertEqual(backend.batch_get_v1(["a", "b"], at), [False, False])
+        self.assertEqual(backend.batch_exists(["a"]), 0)
+        backend.close()
+
+    def test_one_page_that_fails_fails_alone(self) -> None:
+        pool = host_pool("mha", "layer_first")
+        backend = self.backend(pool, model_name="alone")
+        at = pool.alloc(3 * PAGE)
+        self.assertEqual(backend.batch_set_v1(["a", "c"], torch.cat([at[:PAGE], at[2 * PAGE :]])), [True, True])
+        self.assertEqual(backend.batch_get_v1(["a", "b", "c"], at), [True, False, True])
+        self.assertEqual(backend.batch_exists(["a", "b", "c"]), 1)
+
+    def test_a_page_that_cannot_be_read_is_not_promised_again(self) -> None:
+        pool = host_pool("mha", "page_first")
+        backend = self.backend(pool, model_name="negative", extra={"negative_ttl": 7200.0})
+        at = pool.alloc(2 * PAGE)
+        backend.batch_set_v1(["a", "b"], at)
+        # damaged behind its back: shorter than a page
+        backend._cache.put({backend._keys.of(backend._pools["kv"], ["b"])[0]: b"short"}, timeout=10)
+        self.assertEqual(backend.batch_exists(["a", "b"]), 2)
+        self.assertEqual(backend.batch_get_v1(["a", "b"], at), [True, False])
+        self.assertEqual(backend.batch_exists(["a", "b"]), 1)
+        later = time.monotonic() + 7201
+        with mock.patch("kvlane_hicache.health.time", monotonic=lambda: later):
+            self.assertEqual(backend.batch_exists(["a", "b"]), 2)
+        self.assertEqual(backend.batch_get_v1(["b"], at[PAGE:]), [False])
+        self.assertEqual(backend.batch_set_v1(["b"], at[PAGE:]), [True])  # a put makes up for it
+        self.assertEqual(backend.batch_exists(["a", "b"]), 2)
+
+    def test_exists_of_a_chain_is_one_batch(self) -> None:
+        pool = host_pool("mla", "page_first")
+        backend = self.backend(pool, model_name="chain", is_mla_model=True)
+        at = pool.alloc(64 * PAGE)
+        keys = [f"k{i}" for i in range(301)]
+        self.assertEqual(backend.batch_set_v1(keys[:64], at), [True] * 64)
+        with mock.patch.object(backend._cache, "submit_columns", wraps=backend._cache.submit_columns) as submit:
+            self.assertEqual(backend.batch_exists(keys), 64)
+        self.assertEqual(submit.call_count, 1)
+
+    def test_counts_tell_the_funnel(self) -> None:
+        pool = host_pool("mha", "page_head")
+        backend = self.backend(pool, model_name="funnel")
+        at = pool.alloc(3 * PAGE)
+        backend.batch_set_v1(["a", "b"], at[: 2 * PAGE])
+        backend.batch_exists(["a", "b", "c"])
+        backend.batch_get_v1(["a", "b", "c"], at)
+        page = 2 * cpu.LAYERS * PAGE * 2 * 64 * 2
+        want = dict(queried=3, hit=2, get_pages=3, get_ok=2, get_bytes=2 * page)
+        want |= dict(put_pages=2, put_ok=2, put_bytes=2 * page)
+        metrics = backend.get_stats()
+        self.assertEqual(metrics.funnel, {"kv": want})
+        self.assertEqual((metrics.prefetch_pgs, metrics.backup_pgs), ([2], [2]))
+        self.assertEqual(backend.get_stats().prefetch_pgs, [])
+
+
+class SidePools(Stage):
+    def backend_with(self, names: list[str]) -> tuple[KvlaneHiCache, dict[str, Any]]:
+        pools = {name: host_pool("mha" if name == "kv" else "mla", "page_first") for name in ["kv", *names]}
+        backend = self.backend(pools["kv"], model_name=f"{self.id()}")
+        for name, pool in pools.items():
+            backend.register_mem_host_pool_v2(pool, name)
+        backend.on_host_pools_registered()
+        return backend, pools
+
+    def put(self, backend: KvlaneHiCache, pools: dict[str, Any], name: str, keys: list[str]) -> None:
+        at = pools[name].alloc(len(keys) * PAGE)
+        result = backend.batch_set_v2([PoolTransfer(name, at, keys=keys)])
+        self.assertEqual(result, {name: [True] * len(keys)})
+
+    def test_pools_come_back_each_into_its_own(self) -> None:
+        backend, pools = self.backend_with(["swa"])
+        at = {}
+        for seed, (name, pool) in enumerate(pools.items()):
+            fill(pool, seed)
+            at[name] = pool.alloc(4 * PAGE)
+        kinds = {"kv": "mha", "swa": "mla"}
+        want = {name: logical(kinds[name], pools[name], at[name]) for name in pools}
+        transfers = [PoolTransfer(name, at[name], keys=list("wxyz")) for name in pools]
+        whole = {name: [True] * 4 for name in pools}
+        self.assertEqual(backend.batch_set_v2(transfers), whole)
+        for pool in pools.values():
+            fill(pool, 77)
+        self.assertEqual(backend.batch_get_v2(transfers), whole)
+        for name in pools:
+            self.assertTrue(torch.equal(logical(kinds[name], pools[name], at[name]), want[name]))
+
+    def test_policies_cut_the_prefix(self) -> None:
+        backend, pools = self.backend_with(["indexer", "mamba", "blocks"])
+        keys = list("abcdef")
+        self.put(backend, pools, "kv", keys[:5])
+        self.put(backend, pools, "indexer", ["a", "b", "c", "d"])
+        self.put(backend, pools, "mamba", ["b", "c", "e"])
+        self.put(backend, pools, "blocks", ["a", "b", "c"])
+
+        def ask(*transfers: PoolTransfer) -> tuple[int, dict[str, int], list[int]]:
+            found = backend.batch_exists_v2(keys, list(transfers))
+            return found.kv_hit_pages, {str(k): v for k, v in found.extra_pool_hit_pages.items()}, found.restorable_prefix_pages
+
+        every = PoolTransfer("indexer", keys=keys)
+        last = PoolTransfer("mamba", keys=["?"], hit_policy=PoolHitPolicy.TRAILING_PAGES)
+        two = PoolTransfer("mamba", keys=["?", "?"], hit_policy=PoolHitPolicy.TRAILING_PAGES)
+        groups = PoolTransfer("blocks", keys=keys, hit_policy=PoolHitPolicy.BLOCK_GROUPS, group_pages=2)
+        self.assertEqual(ask(), (5, {"kv": 5}, [1, 2, 3, 4, 5]))
+        self.assertEqual(ask(every), (4, {"kv": 5, "indexer": 4}, [1, 2, 3, 4]))
+        self.assertEqual(ask(last), (5, {"kv": 5, "mamba": 5}, [2, 3, 5]))
+        self.assertEqual(ask(two), (3, {"kv": 5, "mamba": 3}, [3]))
+        self.assertEqual(ask(every, last), (3, {"kv": 5, "indexer": 4, "mamba": 5}, [2, 3]))
+        self.assertEqual(ask(groups), (5, {"kv": 5, "blocks": 2}, [1, 2, 3, 4, 5]))
+
+    def test_a_pool_without_memory_is_a_marker(self) -> None:
+        backend, pools = self.backend_with([])
+        hollow = mock.Mock(spec=["page_size", "layout", "kv_buffer"], page_size=PAGE, layout="layer_first", kv_buffer=None)
+        backend.register_mem_host_pool_v2(hollow, "logical")
+        self.assertEqual(backend.batch_set_v2([PoolTransfer("logical", None, keys=["a"])]), {"logical": [True]})
+        read = [PoolTransfer("logical", torch.arange(2 * PAGE), keys=["a", "b"])]
+        self.assertEqual(backend.batch_get_v2(read), {"logical": [True, False]})
+
+
+class Trouble(unittest.TestCase):
+    def test_a_dead_node_costs_one_deadline_and_comes_back(self) -> None:
+        pool = host_pool("mha", "page_first")
+        at = pool.alloc(4 * PAGE)
+        keys = list("abcd")
+        for death in (Kvlaned.kill, Kvlaned.stop):
+            with self.subTest(death.__name__):
+                node = Kvlaned(listen=f"127.0.0.1:{port()}")
+                self.addCleanup(node.kill)
+                short = {"exists_timeout": 0.5, "get_timeout": 0.5, "put_timeout": 0.5, "rails": "tcp"}
+                backend = KvlaneHiCache(config(node.address, extra=short), {})
+                self.addCleanup(backend.close)
+                backend.register_mem_pool_host(pool)
+                while not all(backend.batch_set_v1(keys, at)):  # a deadline is short on a busy machine
+                    pass
+                death(node)
+                self.assertEqual(backend.batch_get_v1(keys, at), [False] * 4)
+                self.assertEqual(backend.batch_exists(keys), 0)
+                sent = mock.patch.object(backend._cache, "submit_columns", wraps=backend._cache.submit_columns)
+                with sent as submit:
+                    for _ in range(100):
+                        self.assertEqual(backend.batch_exists(keys), 0)
+                        self.assertEqual(backend.batch_get_v1(keys, at), [False] * 4)
+                        self.assertEqual(backend.batch_set_v1(keys, at), [False] * 4)
+                # nothing but the question whether it is there
+                self.assertEqual({len(call.args[1].keys) for call in submit.call_args_list} - {1}, set())
+                node.kill()
+                with Kvlaned(listen=node.address):
+                    until = time.monotonic() + 60
+                    while not all(backend.batch_set_v1(keys, at)):
+                        self.assertLess(time.monotonic(), until)
+                    while not all(backend.batch_get_v1(keys, at)):
+                        self.assertLess(time.monotonic(), until)
+                backend.close()
+
+    def test_an_engine_starts_without_its_node(self) -> None:
+        node = Kvlaned()
+        node.kill()
+        backend = KvlaneHiCache(config(node.address, extra={"connect_timeout": 0.2}), {})
+        self.addCleanup(backend.close)
+        pool = host_pool("mha", "page_first")
+        backend.register_mem_pool_host(pool)
+        self.assertEqual(backend.batch_exists(["a"]), 0)
+
+
+class Engine(Stage):
+    """The real controller: its factory, its threads, its acks."""
+
+    def through(self, kind: str, layout: str, **how: Any) -> None:
+        from sglang.srt.mem_cache.utils import get_hash_str
+
+        ids = list(range(300 * PAGE))
+        hashes = get_hash_str([7, *ids], None, page_size=PAGE)[:300]
+        hashes = get_hash_str(ids, None, page_size=PAGE)
+        controller = Controller(self.node.address, kind, layout, **how)
+        try:
+            self.assertIs(type(controller.backend), KvlaneHiCache)
+            fill(controller.pool, 1)
+            source = controller.real.mem_pool_host.alloc(len(ids))
+            want = logical(kind, controller.pool, source)
+            self.assertEqual(controller.write(ids, hashes, source), len(ids))
+            controller.real.mem_pool_host.free(source)
+            fill(controller.pool, 2)
+            found, came, where = controller.read(ids + [5] * PAGE, "r")
+            self.assertEqual((found, came), (len(ids), len(ids)))
+            self.assertTrue(torch.equal(logical(kind, controller.pool, where), want))
+        finally:
+            controller.close()
+
+    def test_300_pages_through_the_controller(self) -> None:
+        for kind, layout, how in (
+            ("mha", "layer_first", {}),
+            ("mha", "page_first", {"interface_v1": 0}),
+            ("mha", "page_first_direct", {"hybrid": False}),
+            ("mha", "page_head", {}),
+            ("mla", "layer_first", {}),
+            ("mla", "page_first", {}),
+        ):
+            with self.subTest(kind=kind, layout=layout, **how):
+                self.through(kind, layout, **how)
+
+    def test_sglangs_own_injector_around_us_breaks_nothing(self) -> None:
+        from sglang.srt.mem_cache.utils import get_hash_str
+
+        env = {"SGLANG_TEST_HICACHE_BACKEND_RANDOM_FAILURE": "0.2", "SGLANG_TEST_HICACHE_BACKEND_RANDOM_DELAY": "0.01"}
+        with mock.patch.dict(os.environ, env):
+            controller = Controller(self.node.address, "mha", "layer_first", depth=4)
+        self.addCleanup(controller.close)
+        self.assertNotIsInstance(controller.backend, KvlaneHiCache)
+        until = time.monotonic() + float(os.environ.get("KVL_INJECT_SECONDS", 3))
+        rounds = whole = 0
+        while time.monotonic() < until:
+            rounds += 1
+            ids = [rounds * 1000003 + i for i in range(140 * PAGE)]
+            hashes = get_hash_str(ids, None, page_size=PAGE)
+            source = controller.real.mem_pool_host.alloc(len(ids))
+            fill(controller.pool, rounds)
+            want = logical("mha", controller.pool, source)
+            controller.write(ids, hashes, source)
+            controller.real.mem_pool_host.free(source)
+            fill(controller.pool, rounds + 1)
+            found, came, where = controller.read(ids, f"r{rounds}")
+            if where is None:
+                continue
+            whole += came == len(ids)
+            self.assertTrue(torch.equal(logical("mha", controller.pool, where[:came]), want[:, :came]))
+            controller.real.mem_pool_host.free(where)
+        self.assertGreater(rounds, 3)
+
+    def test_the_factory_says_what_is_wrong(self) -> None:
+        extra = cpu.EXTRA | {"colour": 1}
+        with self.assertRaisesRegex(ValueError, "unknown option colour"):
+            StorageBackendFactory.create_backend("dynamic", config(self.node.address, extra=extra), None)
+
+    def test_attach_again_in_the_same_process(self) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            backend = StorageBackendFactory.create_backend("dynamic", config(self.node.address, extra=cpu.EXTRA), None)
+            backend.register_mem_pool_host(host_pool("mha", "page_first"))
+            backend.close()
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before + 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -72,12 +72,13 @@ from sglang.srt.managers.cache_controller import HiCacheController  # noqa: E402
 from sglang.srt.mem_cache import memory_pool  # noqa: E402
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig, PoolName  # noqa: E402
 from sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller import HybridCacheController  # noqa: E402
-from sglang.srt.mem_cache.pool_host import HostPoolGroup, PoolEntry, common  # noqa: E402
+from sglang.srt.mem_cache.pool_host import HostPoolGroup, PoolEntry, base, common  # noqa: E402
 from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost  # noqa: E402
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # noqa: E402
 from sglang.srt.runtime_context import get_parallel  # noqa: E402
 
 common._cuda_host_register = lambda *_, **__: None  # nothing to pin for
+base.HICACHE_HOST_MEMORY_RESERVE_BYTES = 0  # 10 GB, for pools that are not toys
 
 PAGE = 16
 LAYERS = 4

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 SRC = Path(os.environ.get("KVL_SRC", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("KVL_BUILD", SRC / "build" / "debian"))
@@ -40,10 +41,13 @@ def port() -> int:
 class Kvlaned:
     """A node in a process of its own."""
 
-    def __init__(self, memory: str = "64M", listen: str = "127.0.0.1:0", **settings: str) -> None:
+    def __init__(
+        self, memory: str = "64M", listen: str = "127.0.0.1:0", log: IO[str] | None = None, **settings: str
+    ) -> None:
         self.process = subprocess.Popen(
             [BUILD / "kvlaned", "-l", listen, "-m", memory],
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
             env=os.environ | settings,
             preexec_fn=_die_with_parent,

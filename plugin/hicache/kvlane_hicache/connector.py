@@ -326,8 +326,16 @@ def _ranks(config: Any) -> dict[str, int | None]:
     """Which process of its host this is, as the engine says; never tp_rank, which is 0 on every rank
     under data-parallel attention."""
     try:
-        from sglang.srt.distributed.parallel_state import get_world_group
-
-        return {"world_group.local_rank": int(get_world_group().local_rank)}
+        return {"world_group.local_rank": int(_world_group().local_rank)}
     except Exception:  # none in this process
         return {"pcp_rank": getattr(config, "pcp_rank", None)}
+
+
+def _world_group() -> Any:
+    try:
+        from sglang.srt.runtime_context import get_parallel
+    except ImportError:  # before 0.5.23
+        from sglang.srt.distributed.parallel_state import get_world_group
+
+        return get_world_group()
+    return get_parallel().world_group

@@ -73,7 +73,7 @@ from sglang.srt.mem_cache import memory_pool  # noqa: E402
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig, PoolName  # noqa: E402
 from sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller import HybridCacheController  # noqa: E402
 from sglang.srt.mem_cache.pool_host import HostPoolGroup, PoolEntry, base, common  # noqa: E402
-from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost  # noqa: E402
+from sglang.srt.mem_cache.pool_host.mha import MHATokenToKOnlyPoolHost, MHATokenToKVPoolHost  # noqa: E402
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # noqa: E402
 from sglang.srt.runtime_context import get_parallel  # noqa: E402
 
@@ -115,6 +115,13 @@ def host_pool(kind: str, layout: str, device: Any | None = None, tokens: int = 1
     if kind == "mha":
         return MHATokenToKVPoolHost(info, **shared)
     return MLATokenToKVPoolHost(info, target_layer_num=device.layer_num, **shared)
+
+
+def index_pool(layout: str) -> Any:
+    """A side pool of another kind: keys of an indexer, without values. Under layer_first it lists no segments."""
+    values: dict[str, Any] = dict(size=1024, page_size=PAGE, dtype=torch.float16, head_num=1, head_dim=32)
+    device = memory_pool.MHATokenToKOnlyPool(layer_num=LAYERS, device="cpu", enable_memory_saver=False, **values)
+    return MHATokenToKOnlyPoolHost(device, host_pool("mha", "page_first"), layout, pin_memory=False)
 
 
 def logical(kind: str, pool: Any, indices: Any) -> Any:

@@ -18,6 +18,7 @@ from support import Kvlaned, port
 import kvlane
 from kvlane_hicache import KvlaneHiCache
 from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolTransfer
+from sglang.srt.mem_cache.memory_pool_host import LogicalHostPool
 from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory
 from sglang.srt.runtime_context import get_parallel
 
@@ -331,11 +332,32 @@ class SidePools(Stage):
 
     def test_a_pool_without_memory_is_a_marker(self) -> None:
         backend, pools = self.backend_with([])
-        hollow = mock.Mock(spec=["page_size", "layout", "kv_buffer"], page_size=PAGE, layout="layer_first", kv_buffer=None)
-        backend.register_mem_host_pool_v2(hollow, "logical")
+        backend.register_mem_host_pool_v2(LogicalHostPool(64 * PAGE, PAGE), "logical")
         self.assertEqual(backend.batch_set_v2([PoolTransfer("logical", None, keys=["a"])]), {"logical": [True]})
         read = [PoolTransfer("logical", torch.arange(2 * PAGE), keys=["a", "b"])]
         self.assertEqual(backend.batch_get_v2(read), {"logical": [True, False]})
+        unknown = types.SimpleNamespace(page_size=PAGE, layout="page_first", size_per_token=8)
+        with self.assertRaisesRegex(ValueError, "no memory found in a SimpleNamespace"):
+            backend.register_mem_host_pool_v2(unknown, "unknown")
+
+    def test_a_pool_of_another_kind_moves_in_place_or_by_copy(self) -> None:
+        for layout, in_place in (("page_first", True), ("page_first_direct", True), ("layer_first", False)):
+            with self.subTest(layout):
+                backend, _ = self.backend_with([])
+                pool = cpu.index_pool(layout)
+                backend.register_mem_host_pool_v2(pool, "indexer")
+                self.assertIs(backend._pools["indexer"].in_place, in_place)
+                at = pool.alloc(6 * PAGE)
+                pool.k_buffer.copy_(torch.randn(pool.k_buffer.shape))
+                firsts = at[::PAGE].tolist()
+                want = [pool.get_data_page(i).clone() for i in firsts]
+                put = PoolTransfer("indexer", at[: 3 * PAGE], keys=["a", "b", "c"])
+                self.assertEqual(backend.batch_set_v2([put]), {"indexer": [True] * 3})
+                get = PoolTransfer("indexer", at[2 * PAGE :], keys=["a", "no", "b", "c"])
+                self.assertEqual(backend.batch_get_v2([get]), {"indexer": [True, False, True, True]})
+                for first, page in zip(firsts, [*want[:2], want[0], None, want[1], want[2]]):
+                    if page is not None:
+                        self.assertTrue(torch.equal(pool.get_data_page(first), page))
 
 
 class Trouble(unittest.TestCase):
@@ -390,7 +412,6 @@ class Engine(Stage):
         from sglang.srt.mem_cache.utils import get_hash_str
 
         ids = list(range(300 * PAGE))
-        hashes = get_hash_str([7, *ids], None, page_size=PAGE)[:300]
         hashes = get_hash_str(ids, None, page_size=PAGE)
         controller = Controller(self.node.address, kind, layout, **how)
         try:
@@ -418,6 +439,43 @@ class Engine(Stage):
         ):
             with self.subTest(kind=kind, layout=layout, **how):
                 self.through(kind, layout, **how)
+
+    def test_a_node_that_dies_in_the_middle_is_counted_right_and_comes_back(self) -> None:
+        from sglang.srt.mem_cache.utils import get_hash_str
+
+        node = Kvlaned("256M", listen=f"127.0.0.1:{port()}")
+        self.addCleanup(lambda: node.kill())
+        controller = Controller(node.address, "mha", "layer_first", rails="tcp")
+        self.addCleanup(controller.close)
+        ids = list(range(300 * PAGE))
+        hashes = get_hash_str(ids, None, page_size=PAGE)
+        source = controller.real.mem_pool_host.alloc(len(ids))
+        fill(controller.pool, 1)
+        want = logical("mha", controller.pool, source)
+
+        def dies_before(name: str, call: int) -> Any:
+            real, calls = getattr(controller.backend, name), iter(range(1, 1000))
+
+            def method(*arguments: Any) -> Any:
+                if next(calls) == call:
+                    node.kill()
+                return real(*arguments)
+
+            return mock.patch.object(controller.backend, name, method)
+
+        with dies_before("batch_set_v1", 2):
+            self.assertEqual(controller.write(ids, hashes, source), 128 * PAGE)
+        self.assertEqual(controller.read(ids, "dead")[0], 0)
+        node = Kvlaned("256M", listen=node.address)
+        until = time.monotonic() + 60
+        while controller.write(ids, hashes, source) != len(ids):
+            self.assertLess(time.monotonic(), until)
+        controller.real.mem_pool_host.free(source)
+        fill(controller.pool, 2)
+        with dies_before("batch_get_v1", 3):
+            found, came, where = controller.read(ids, "dies")
+        self.assertEqual((found, came), (len(ids), 256 * PAGE))
+        self.assertTrue(torch.equal(logical("mha", controller.pool, where[:came]), want[:, :came]))
 
     def test_sglangs_own_injector_around_us_breaks_nothing(self) -> None:
         from sglang.srt.mem_cache.utils import get_hash_str

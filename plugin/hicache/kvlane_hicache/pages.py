@@ -183,7 +183,10 @@ class Pool:
         layout = getattr(host, "layout", "")
         self.order = self.geometry.order(SEGMENT_ORDER, layout)
         self.flat_order = self.geometry.order(FLAT_ORDER, layout)
-        self.logical = next(_tensors(host), None) is None
+        # SGLang's LogicalHostPool: pages without bytes. Where bytes are not found it is another matter.
+        self.logical = getattr(host, "size_per_token", None) == 0
+        if not self.logical and next(_tensors(host), None) is None:
+            raise ValueError(f"kvlane: pool {name}: no memory found in a {type(host).__name__}")
         self.in_place = self.logical or _lists_pages(host, self.page_size)
         regions.add(host)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import logging
+import os
 import sys
 import threading
 import time
@@ -22,6 +23,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE.parents[1] / "plugin" / "hicache")]
 
 import support  # noqa: E402, F401  (finds kvlane)
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # there is no model
 
 
 class Hollow(types.ModuleType):

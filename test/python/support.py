@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -42,10 +43,15 @@ class Kvlaned:
     """A node in a process of its own."""
 
     def __init__(
-        self, memory: str = "64M", listen: str = "127.0.0.1:0", log: IO[str] | None = None, **settings: str
+        self,
+        memory: str = "64M",
+        listen: str = "127.0.0.1:0",
+        log: IO[str] | None = None,
+        under: Sequence[str] = (),
+        **settings: str,
     ) -> None:
         self.process = subprocess.Popen(
-            [BUILD / "kvlaned", "-l", listen, "-m", memory],
+            [*under, BUILD / "kvlaned", "-l", listen, "-m", memory],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

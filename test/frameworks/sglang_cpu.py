@@ -66,6 +66,7 @@ class HollowTriton(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.insert(0, HollowTriton())
 warnings.filterwarnings("ignore")
+import msgspec  # noqa: E402
 import torch  # noqa: E402
 
 torch.compile = lambda model=None, **_: model if model is not None else (lambda function: function)  # type: ignore
@@ -73,6 +74,7 @@ logging.getLogger("sglang").setLevel(logging.ERROR)
 
 from sglang.srt.managers.cache_controller import HiCacheController  # noqa: E402
 from sglang.srt.mem_cache import memory_pool  # noqa: E402
+from sglang.srt.mem_cache.device_pool_info import MLASplitBuffers  # noqa: E402
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig, PoolName  # noqa: E402
 from sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller import HybridCacheController  # noqa: E402
 from sglang.srt.mem_cache.pool_host import HostPoolGroup, PoolEntry, base, common  # noqa: E402
@@ -118,6 +120,19 @@ def host_pool(kind: str, layout: str, device: Any | None = None, tokens: int = 1
     if kind == "mha":
         return MHATokenToKVPoolHost(info, **shared)
     return MLATokenToKVPoolHost(info, target_layer_num=device.layer_num, **shared)
+
+
+def split_pool() -> Any:
+    """page_first_kv_split: latent, rope and indexer in buffers of their own, as on Ascend."""
+    device = device_pool("mla")
+    info = device.get_device_pool_infos()[0].buffer_info
+    index = torch.zeros((LAYERS, device.size // PAGE + 1, PAGE, 1, 32), dtype=torch.float16)
+    native: dict[str, Any] = dict(k=None, v=None, index_k=index, index_scales=None)
+    native |= dict(index_layer_indices=tuple(range(LAYERS)), k_width=64, v_width=16, index_width=32)
+    info = msgspec.structs.replace(info, buffers=MLASplitBuffers(**native), data_ptrs=None)
+    shared: dict[str, Any] = dict(host_to_device_ratio=2.0, host_size=0, page_size=PAGE, pin_memory=False)
+    shared |= dict(layout="page_first_kv_split", device_capacity_tokens=1024, target_layer_num=LAYERS)
+    return MLATokenToKVPoolHost(info, start_layer=device.start_layer, end_layer=device.end_layer, **shared)
 
 
 def index_pool(layout: str) -> Any:

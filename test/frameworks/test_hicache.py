@@ -86,6 +86,21 @@ class Layouts(Stage):
                     self.assertEqual(backend.batch_get_v1([f"{kind} {layout}"], at[PAGE:]), [True])
                     self.assertTrue(torch.equal(logical(kind, pool, at[PAGE:]), want))
 
+    def test_buffers_of_their_own_make_a_page_together(self) -> None:
+        pool = cpu.split_pool()
+        backend = self.backend(pool, is_mla_model=True, model_name="kv split")
+        buffers = [pool.k_buffer, pool.v_buffer, pool.index_k_buffer]
+        for buffer in buffers:
+            buffer.copy_(torch.randn(buffer.shape))
+        at = pool.alloc(6 * PAGE)
+        source, to = at[: 3 * PAGE], at[3 * PAGE :]
+        self.assertEqual(len(backend._pools["kv"].pages(3, source)[0]), 3)
+        self.assertEqual(backend.batch_set_v1(["a", "b", "c"], source), [True] * 3)
+        self.assertEqual(backend.batch_get_v1(["c", "a", "b"], to), [True] * 3)
+        for buffer in buffers:  # [page, layer, ...]
+            want = buffer[source[::PAGE] // PAGE]
+            self.assertTrue(torch.equal(buffer[to[::PAGE] // PAGE], want[[2, 0, 1]]))
+
     def test_heads_split_for_another_tp_size_come_together(self) -> None:
         # two ranks with 2 heads each write for tp_lcm_size 4; four ranks with 1 head each read
         parts: dict[str, Any] = dict(tp_lcm_size=4, model_name="split", extra={"interface_v1": 1})
@@ -180,15 +195,18 @@ class Options(Stage):
             self.assertEqual([tuple(map(int, words)) for words in said], want)
 
     def test_the_rank_is_said_or_refused_and_never_tp_rank(self) -> None:
-        def start(extra: dict[str, object], local: int | None = None, **env: str) -> None:
+        def start(extra: dict[str, object], local: int | None = None, pcp: int | None = None, **env: str) -> None:
             changes = mock.patch.dict(os.environ, env)
             said = {} if local is None else {"world_group": types.SimpleNamespace(local_rank=local)}
             with changes, get_parallel().override(**said):
-                KvlaneHiCache(config(self.node.address, tp_rank=1, tp_size=2, extra=extra), {}).close()
+                settings = config(self.node.address, tp_rank=1, tp_size=2, extra=extra)
+                settings.pcp_rank = pcp  # engines that know prefill-context-parallel ranks
+                KvlaneHiCache(settings, {}).close()
 
         rank = {"affinity": "rank"}
         start(rank | {"rank": 0})
         start(rank, local=0)
+        start(rank, pcp=0)
         start(rank, KVLANE_RANK="0")
         start(rank, local=0, KVLANE_RANK="0")
         start({}, local=3, KVLANE_RANK="0")  # nobody asked
@@ -196,6 +214,8 @@ class Options(Stage):
             start(rank)
         with self.assertRaisesRegex(ValueError, "option rank says 0, world_group.local_rank says 3"):
             start(rank | {"rank": 0}, local=3)
+        with self.assertRaisesRegex(ValueError, "pcp_rank says 2, KVLANE_RANK says 0"):
+            start(rank, pcp=2, KVLANE_RANK="0")
         with self.assertRaisesRegex(ValueError, "world_group.local_rank says 3, KVLANE_RANK says 0"):
             start(rank, local=3, KVLANE_RANK="0")
         with self.assertRaisesRegex(ValueError, "LOCAL_RANK"):
@@ -259,6 +279,20 @@ class Contract(Stage):
         for _ in range(8):
             self.assertEqual(backend.batch_exists(keys), 64)
         self.assertLess(sum(rail.ctrl.ops for rail in backend._cache.rails()) - before, 2 * 8)
+
+    def test_nothing_is_registered_once_pages_have_moved(self) -> None:
+        pool = host_pool("mha", "layer_first")
+        backend = self.backend(pool, model_name="warm")
+        at, keys = pool.alloc(32 * PAGE), [f"warm {i}" for i in range(32)]
+
+        def registrations() -> int:
+            self.assertEqual(backend.batch_set_v1(keys, at), [True] * 32)
+            self.assertEqual(backend.batch_get_v1(keys, at), [True] * 32)
+            return sum(rail.registrations for rail in backend._cache.rails())
+
+        first = registrations()
+        self.assertGreater(first, 0)
+        self.assertEqual({registrations() for _ in range(20)}, {first})
 
     def test_counts_tell_the_funnel(self) -> None:
         pool = host_pool("mha", "page_head")

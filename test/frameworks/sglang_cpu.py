@@ -200,7 +200,9 @@ class _Allocator:
 class Controller:
     """SGLang's controller with its threads, its factory and our class."""
 
-    def __init__(self, node: str, kind: str, layout: str, hybrid: bool = True, tokens: int = 8192, **extra: Any) -> None:
+    def __init__(
+        self, node: str, kind: str, layout: str, hybrid: bool = True, tokens: int = 8192, **extra: Any
+    ) -> None:
         device = device_pool(kind, tokens)
         self.pool = host_pool(kind, layout, device, tokens)
         self.hybrid = hybrid

@@ -69,7 +69,8 @@ class Engine:
         values: dict[str, Any] = dict(hicache_write_policy="write_through", hicache_storage_backend="dynamic")
         values |= dict(hicache_storage_backend_extra_config=extra, hicache_storage_prefetch_policy="wait_complete")
         values |= dict(hicache_io_backend="kernel", hicache_mem_layout=layout, hicache_ratio=2.0)
-        arguments = ServerArgs(model_path="dummy", page_size=PAGE, device="cpu", enable_hierarchical_cache=True, **values)
+        values |= dict(enable_hierarchical_cache=True, page_size=PAGE, device="cpu")
+        arguments = ServerArgs(model_path="dummy", **values)
         set_global_server_args_for_scheduler(arguments)
         self.device = cpu.device_pool(kind, 2 * TOKENS)
         self.allocator = TokenToKVPoolAllocator(

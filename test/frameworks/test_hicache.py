@@ -15,7 +15,6 @@ import torch
 from sglang_cpu import LAYOUTS, PAGE, Controller, config, fill, host_pool, logical
 from support import Kvlaned, port
 
-import kvlane
 from kvlane_hicache import KvlaneHiCache
 from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolTransfer
 from sglang.srt.mem_cache.memory_pool_host import LogicalHostPool
@@ -176,7 +175,8 @@ class Options(Stage):
 
     def test_two_backends_of_a_process_differ_and_the_environment_stays(self) -> None:
         before = dict(os.environ)
-        sessions = [self.backend(extra={"depth": d, "sg_endpoints": d, "settings": {"KVLANE_RAILS": "tcp"}}).session() for d in (2, 5)]
+        tcp = {"settings": {"KVLANE_RAILS": "tcp"}}
+        sessions = [self.backend(extra=tcp | {"depth": d, "sg_endpoints": d}).session() for d in (2, 5)]
         self.assertEqual([(s.depth, s.sg_endpoints) for s in sessions], [(2, 2), (5, 5)])
         self.assertEqual({s.transport for s in sessions}, {"tcp"})
         self.assertEqual(dict(os.environ), before)
@@ -351,7 +351,8 @@ class SidePools(Stage):
 
         def ask(*transfers: PoolTransfer) -> tuple[int, dict[str, int], list[int]]:
             found = backend.batch_exists_v2(keys, list(transfers))
-            return found.kv_hit_pages, {str(k): v for k, v in found.extra_pool_hit_pages.items()}, found.restorable_prefix_pages
+            extra = {str(k): v for k, v in found.extra_pool_hit_pages.items()}
+            return found.kv_hit_pages, extra, found.restorable_prefix_pages
 
         every = PoolTransfer("indexer", keys=keys)
         last = PoolTransfer("mamba", keys=["?"], hit_policy=PoolHitPolicy.TRAILING_PAGES)

@@ -33,7 +33,8 @@ class Rails(unittest.TestCase):
                 self.addCleanup(ip, "netns", "del", namespace)
                 ip("-n", namespace, "link", "set", "lo", "up")
             for i, device in enumerate(DEVICES):
-                ip("link", "add", device, "netns", self.here, "type", "veth", "peer", "name", device, "netns", self.there)
+                ends = ("netns", self.here, "type", "veth", "peer", "name", device, "netns", self.there)
+                ip("link", "add", device, *ends)
                 for side, namespace in enumerate((self.here, self.there), 1):
                     ip("-n", namespace, "addr", "add", f"10.78.{i}.{side}/24", "dev", device)
                     ip("-n", namespace, "link", "set", device, "up")

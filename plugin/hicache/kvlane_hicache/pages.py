@@ -57,7 +57,8 @@ class Geometry:
         self.layers = ""
         if hasattr(host, "start_layer"):
             self.layers = f"l{host.start_layer}-{host.end_layer}"
-        self._name = f"{kind} {getattr(host, 'layout', '')} {getattr(host, 'size_per_token', '')} {getattr(host, 'page_size', 1)}"
+        more = (str(getattr(host, name, "")) for name in ("layout", "size_per_token", "page_size"))
+        self._name = " ".join([kind, *more])
 
     def order(self, table: dict[str, str], layout: str) -> str:
         """As the tag names it: axes of one element do not count; a pool we do not know is its own."""

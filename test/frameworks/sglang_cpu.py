@@ -165,8 +165,12 @@ def fill(pool: Any, seed: int) -> None:
     flat.copy_(torch.randint(0, 256, (flat.numel(),), dtype=torch.uint8, generator=generator))
 
 
+# so that no deadline decides a test on a busy machine
+PATIENT = {f"{what}_timeout": 60.0 for what in ("exists", "get", "put", "connect")}
+
+
 def config(node: str | list[str], **changes: Any) -> HiCacheStorageConfig:
-    extra = {"node": node, **changes.pop("extra", {})}
+    extra = {"node": node, **PATIENT, **changes.pop("extra", {})}
     values: dict[str, Any] = dict(tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1)
     values |= dict(is_mla_model=False, enable_storage_metrics=True, is_page_first_layout=False, model_name="toy")
     return HiCacheStorageConfig(**values | {"extra_config": extra} | changes)
@@ -222,7 +226,7 @@ class Controller:
                 storage_backend="dynamic",
                 model_name="toy",
                 prefetch_threshold=PAGE,
-                storage_backend_extra_config=EXTRA | {"node": node} | extra,
+                storage_backend_extra_config=EXTRA | PATIENT | {"node": node} | extra,
             )
         self.backend = self.real.storage_backend
 

@@ -25,8 +25,8 @@ def main() -> None:
     at = pool.alloc(PAGES * PAGE)
     for rails in ("tcp", "shm"):
         for depth in DEPTHS:
-            extra = {"depth": depth, "sg_endpoints": depth, "rails": rails, "get_timeout": 60.0, "put_timeout": 60.0}
-            backend = KvlaneHiCache(cpu.config(sys.argv[1], extra=extra | {"connect_timeout": 60.0}), {})
+            extra = {"depth": depth, "sg_endpoints": depth, "rails": rails}
+            backend = KvlaneHiCache(cpu.config(sys.argv[1], extra=extra), {})
             backend.register_mem_pool_host(pool)
             keys = [f"{rails} {depth} {i}" for i in range(PAGES)]
             moved = [sum(backend.batch_set_v1(keys, at)), sum(backend.batch_get_v1(keys, at))]

@@ -30,7 +30,7 @@ def rank_main(rank: int, node: str, devices: list[str], folder: str, line: Conne
     init_distributed_environment(
         backend="gloo", world_size=1, rank=0, local_rank=rank, distributed_init_method=f"file://{folder}/{rank}"
     )
-    extra = {"affinity": "rank", "rails": ",".join(devices), "connect_timeout": 60.0, "put_timeout": 60.0}
+    extra = {"affinity": "rank", "rails": ",".join(devices)}
     backend = KvlaneHiCache(cpu.config(node, tp_rank=0, tp_size=1, dp_rank=rank, extra=extra), {})
     pool = cpu.host_pool("mha", "layer_first")
     backend.register_mem_pool_host(pool)

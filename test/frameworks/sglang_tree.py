@@ -65,7 +65,7 @@ class Engine:
     """To be used inside of sglang_cpu.parallel()."""
 
     def __init__(self, node: str, kind: str, layout: str) -> None:
-        extra = json.dumps(cpu.EXTRA | {"node": node, "prefetch_threshold": 1})
+        extra = json.dumps(cpu.EXTRA | cpu.PATIENT | {"node": node, "prefetch_threshold": 1})
         values: dict[str, Any] = dict(hicache_write_policy="write_through", hicache_storage_backend="dynamic")
         values |= dict(hicache_storage_backend_extra_config=extra, hicache_storage_prefetch_policy="wait_complete")
         values |= dict(hicache_io_backend="kernel", hicache_mem_layout=layout, hicache_ratio=2.0)

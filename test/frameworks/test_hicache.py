@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """KvlaneHiCache under SGLang's real host pools: layouts, keys, options, and what it promises its callers."""
 
+import dataclasses
+import json
 import os
 import re
 import tempfile
@@ -14,11 +16,12 @@ import sglang_cpu as cpu
 import torch
 from sglang_cpu import LAYOUTS, PAGE, config, fill, host_pool, logical
 from stage import Stage
-from support import Kvlaned
+from support import SRC, Kvlaned
 
-from kvlane_hicache import KvlaneHiCache
+from kvlane_hicache import KvlaneHiCache, options
 from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolTransfer
 from sglang.srt.mem_cache.memory_pool_host import LogicalHostPool
+from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory
 from sglang.srt.runtime_context import get_parallel
 
 
@@ -153,6 +156,18 @@ class Options(Stage):
                 KvlaneHiCache(config(self.node.address, extra=extra), {})
         with self.assertRaisesRegex(ValueError, "node is wanted"):
             KvlaneHiCache(config(""), {})
+
+    def test_the_page_for_users_shows_every_option_and_what_works_as_it_stands(self) -> None:
+        text = (SRC / "doc" / "frameworks.md").read_text()
+        table = text[text.index("### Options") : text.index("**Rails by rank")]
+        known = [field.name for field in dataclasses.fields(options.Options)]
+        self.assertEqual(sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)), sorted(known))
+        shown = re.search(r"extra-config '(\{.*?\})'", text, re.DOTALL)
+        assert shown
+        extra = json.loads(shown[1]) | {"node": self.node.address}
+        backend = StorageBackendFactory.create_backend("dynamic", config(self.node.address, extra=extra), None)
+        self.addCleanup(backend.close)
+        self.assertIsInstance(backend, KvlaneHiCache)
 
     def test_two_backends_of_a_process_differ_and_the_environment_stays(self) -> None:
         before = dict(os.environ)

@@ -6,9 +6,12 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 SRC = Path(os.environ.get("KVL_SRC", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("KVL_BUILD", SRC / "build" / "debian"))
@@ -23,13 +26,34 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def port() -> int:
+    """One for a node that is started again at the same place: none that the kernel hands out to whoever asks
+    for any, in the moment between the two."""
+    for number in range(10000 + os.getpid() * 13 % 20000, 31000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", number))
+                return number
+            except OSError:
+                continue
+    raise RuntimeError("no port is free")
+
+
 class Kvlaned:
     """A node in a process of its own."""
 
-    def __init__(self, memory: str = "64M", listen: str = "127.0.0.1:0", **settings: str) -> None:
+    def __init__(
+        self,
+        memory: str = "64M",
+        listen: str = "127.0.0.1:0",
+        log: IO[str] | None = None,
+        under: Sequence[str] = (),
+        **settings: str,
+    ) -> None:
         self.process = subprocess.Popen(
-            [BUILD / "kvlaned", "-l", listen, "-m", memory],
+            [*under, BUILD / "kvlaned", "-l", listen, "-m", memory],
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
             env=os.environ | settings,
             preexec_fn=_die_with_parent,
@@ -41,6 +65,11 @@ class Kvlaned:
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGSTOP, and no thread of it runs any more."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         self.process.kill()

@@ -46,6 +46,8 @@ class Headers(unittest.TestCase):
             "kvl_node_params_t": library.NodeParams,
             "kvl_node_stat_t": library.NodeStat,
             "kvl_session_info_t": library.SessionInfo,
+            "kvl_lane_stat_t": library.LaneStat,
+            "kvl_rail_stat_t": library.RailStat,
         }
         lines, mine = [], []
         for c_name, structure in pairs.items():

@@ -62,6 +62,17 @@ class Roundtrip(Stage):
                 cache.get(many, timeout=20)
                 self.assertEqual(memory[: 200 * 4096], before[: 200 * 4096])
 
+    def test_rails_tell_what_went_over_each_lane(self) -> None:
+        engine, cache = self.client(RAILS="tcp")
+        (before,) = cache.rails()
+        pool = engine.register(bytearray(3 * 65536))
+        cache.put({"rails": [pool[0:65536], pool[131072:196608]]}, timeout=20)
+        cache.exists(["rails"], timeout=20)
+        (after,) = cache.rails()
+        self.assertEqual((after.state, after.fails, after.sg.completions), ("up", 0, after.sg.ops))
+        self.assertEqual(after.sg.bytes - before.sg.bytes, 131072)
+        self.assertGreater(after.ctrl.ops, before.ctrl.ops)
+
     def test_exists_and_remove_answer_for_each_key(self) -> None:
         _, cache = self.client()
         cache.put({b"\x00\xff": b"1", "two": b"22"}, timeout=20)

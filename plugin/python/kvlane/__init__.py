@@ -17,7 +17,7 @@ Start the program with UCX_MEM_MMAP_HOOK_MODE=none in its environment (README.md
 """
 
 from .batch import Batch
-from .cache import Cache, Columns, Op, Session
+from .cache import Cache, Columns, Lane, Op, Rail, Session
 from .engine import Engine, Node
 from .errors import *  # noqa: F403
 from .errors import BatchError, Error, ItemError, PeerError, RailError, Status
@@ -40,9 +40,11 @@ __all__ = [
     "Engine",
     "Error",
     "ItemError",
+    "Lane",
     "Node",
     "Op",
     "PeerError",
+    "Rail",
     "RailError",
     "Region",
     "Segment",

@@ -7,7 +7,7 @@ import enum
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from ctypes import byref, c_void_p
+from ctypes import byref, c_size_t, c_void_p
 from itertools import accumulate
 from typing import Any, NamedTuple, Union
 
@@ -15,7 +15,19 @@ from .batch import Batch
 from .engine import Engine
 from .errors import Invalid, LimitExceeded, Status, error
 from .handle import Handle
-from .library import BATCH_MAX, KEY_MAX, SEGMENTS_MAX, BatchParams, NodeStat, SessionInfo, check, lib
+from .library import (
+    BATCH_MAX,
+    KEY_MAX,
+    RAILS_MAX,
+    SEGMENTS_MAX,
+    BatchParams,
+    LaneStat,
+    NodeStat,
+    RailStat,
+    SessionInfo,
+    check,
+    lib,
+)
 from .memory import Region, Segment, View
 
 Key = Union[bytes, str]
@@ -94,6 +106,39 @@ class Session(NamedTuple):
     put_mode: str
     get_mode: str
     node_version: str
+
+
+class Lane(NamedTuple):
+    """What went over one lane of a rail; of ctrl: messages."""
+
+    ops: int
+    completions: int
+    bytes: int
+    errors_rail: int
+    errors_peer: int
+    errors_item: int
+    errors_batch: int
+
+
+class Rail(NamedTuple):
+    """A rail and what went over it since the cache was created."""
+
+    name: str
+    peer: str
+    state: str
+    ups: int
+    fails: int
+    retries: int
+    registrations: int
+    ctrl: Lane
+    data: Lane
+    sg: Lane
+
+
+def _python(value: Any) -> Any:
+    if isinstance(value, LaneStat):
+        return Lane(*(getattr(value, name) for name in Lane._fields))
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def milliseconds(timeout: float | None) -> int:
@@ -194,8 +239,13 @@ class Cache(Handle):
         """The session as it is; Unreachable if there is none."""
         info = SessionInfo()
         check(self._call(lib.kvl_cache_session, byref(info)))
-        values = (getattr(info, name) for name in Session._fields)
-        return Session(*(v.decode() if isinstance(v, bytes) else v for v in values))
+        return Session(*(_python(getattr(info, name)) for name in Session._fields))
+
+    def rails(self) -> list[Rail]:
+        """Each rail's state and counters; also while there is no session."""
+        stats, count = (RailStat * RAILS_MAX)(), c_size_t(RAILS_MAX)
+        check(self._call(lib.kvl_cache_rails, stats, byref(count)))
+        return [Rail(*(_python(getattr(stat, name)) for name in Rail._fields)) for stat in stats[: count.value]]
 
     def _found(self, op: Op, keys: Iterable[Key], timeout: float | None) -> list[bool]:
         keys = list(keys)

@@ -34,6 +34,7 @@ VERSION = "0.1.0"
 KEY_MAX = 255
 SEGMENTS_MAX = 1024
 BATCH_MAX = 65536
+RAILS_MAX = 16
 
 
 class Segment(Structure):
@@ -83,6 +84,28 @@ class SessionInfo(Structure):
     ]
 
 
+class LaneStat(Structure):
+    _fields_ = [
+        (name, c_uint64)
+        for name in "ops completions bytes errors_rail errors_peer errors_item errors_batch".split()
+    ]
+
+
+class RailStat(Structure):
+    _fields_ = [
+        ("name", c_char * 72),
+        ("peer", c_char * 72),
+        ("state", c_char * 16),
+        ("ups", c_uint64),
+        ("fails", c_uint64),
+        ("retries", c_uint64),
+        ("registrations", c_uint64),
+        ("ctrl", LaneStat),
+        ("data", LaneStat),
+        ("sg", LaneStat),
+    ]
+
+
 _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "kvl_version": (c_char_p, ()),
     "kvl_ucx_version": (c_char_p, ()),
@@ -116,6 +139,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "kvl_cache_stat": (c_int, (c_void_p, c_int64, POINTER(NodeStat))),
     "kvl_cache_session": (c_int, (c_void_p, POINTER(SessionInfo))),
+    "kvl_cache_rails": (c_int, (c_void_p, POINTER(RailStat), POINTER(c_size_t))),
     "kvl_node_create": (c_int, (POINTER(NodeParams), POINTER(c_void_p))),
     "kvl_node_address": (c_int, (c_void_p, c_char_p, c_size_t)),
     "kvl_node_destroy": (None, (c_void_p,)),

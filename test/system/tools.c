@@ -470,6 +470,19 @@ TEST(kvlane_stat, tells_what_the_node_holds)
     CHECK_MSG(strstr(out, "bytes_total        62914560") != NULL, "%s", out);
 }
 
+TEST(kvlane_stat, counts_as_a_miss_what_was_not_there)
+{
+    start_node("tcp");
+    write_pattern(file("value"), 777);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "k", file("value")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "k", file("copy")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "none", file("copy")), out, err), 1);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "k", "none"), out, err), 1);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "stat"), out, err), 0);
+    CHECK_HAS(out, "hits               1\n");
+    CHECK_HAS(out, "misses             2\n");
+}
+
 TEST(kvlane_stat, fails_with_1_when_nobody_is_there)
 {
     CHECK_EQ(program_run("kvlane", ARGS("-T", "2", "-s", "127.0.0.1:9", "stat"), out, err), 1);

@@ -47,7 +47,8 @@ typedef struct {
 /**
  * Creates a client. @a nodes is "host:port" (one node in this version; a list is refused by name).
  * Connects in the background; a batch waits for that inside its deadline.
- * @return KVL_OK, KVL_ERR_INVALID (the text names the address), KVL_ERR_NO_MEMORY.
+ * @return KVL_OK, KVL_ERR_INVALID (the text names the address), KVL_ERR_UNREACHABLE (its host has no
+ *         address), KVL_ERR_NO_MEMORY.
  */
 KVL_API kvl_status_t kvl_cache_create(kvl_engine_t *engine, const char *nodes, kvl_cache_t **cache_p);
 

@@ -57,7 +57,7 @@ static const char usage_text[] =
     "  -f                   the result only, no progress\n"
     "  -v                   CSV\n"
     "  -J                   JSON, one object a line\n"
-    "  --plot FILE.png      draw size against GB/s for sizes 4K to 8M (needs gnuplot)\n"
+    "  --plot FILE.png      draw size against GB/s: each test for 12 sizes, 4K to 8M (needs gnuplot)\n"
     "retrieve\n"
     "  --tokens N           length of the prefix                              (65536)\n"
     "  --page-tokens N      tokens of a page                                  (64)\n"

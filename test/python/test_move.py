@@ -221,6 +221,41 @@ class Waiting(Stage):
             thread.join()
         self.assertEqual(failed, [])
 
+    def test_a_closed_loop_does_not_stop_the_others(self) -> None:
+        engine, cache = self.client()
+        closed, lives = asyncio.new_event_loop(), asyncio.new_event_loop()
+        self.addCleanup(lives.close)
+        batches = [cache.submit(Op.PUT, {key: b"x"}) for key in "abc"]
+        futures = [loop.create_future() for loop in (closed, lives, closed)]
+        engine._waiting.update({batch: [future] for batch, future in zip(batches, futures)})
+        closed.close()
+        for batch in batches:
+            self.assertTrue(batch.wait(20))
+        engine._wake()
+        lives.run_until_complete(asyncio.wait_for(futures[1], 20))
+        engine._waiting.clear()
+
+    def test_loops_that_come_and_go_share_an_engine(self) -> None:
+        _, cache = self.client()
+        failed: list[BaseException] = []
+
+        async def main(key: str) -> None:
+            (await asyncio.wait_for(cache.submit(Op.PUT, {key: b"x"}), 20)).check()
+
+        def work(name: int) -> None:
+            try:
+                for i in range(40):
+                    asyncio.run(main(f"{name} {i}"))
+            except BaseException as why:
+                failed.append(why)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
     def test_await_works_when_the_caller_drives(self) -> None:
         _, cache = self.client(PROGRESS="caller")
 

@@ -92,7 +92,7 @@ static kvl_status_t addr_resolve(const char *text, const char *host, kvl_addr_t 
     int rc = getaddrinfo(host, NULL, &hints, &list);
 
     if (rc != 0) {
-        return addr_invalid(text, gai_strerror(rc));
+        return kvl_error(KVL_ERR_UNREACHABLE, "address '%s': host %s: %s", text, host, gai_strerror(rc));
     }
     ai = addr_pick(list);
     memcpy(&addr->storage, ai->ai_addr, ai->ai_addrlen);

@@ -47,7 +47,8 @@ typedef struct {
 /**
  * Creates a client. @a nodes is "host:port" (one node in this version; a list is refused by name).
  * Connects in the background; a batch waits for that inside its deadline.
- * @return KVL_OK, KVL_ERR_INVALID (the text names the address), KVL_ERR_NO_MEMORY.
+ * @return KVL_OK, KVL_ERR_INVALID (the text names the address), KVL_ERR_UNREACHABLE (its host has no
+ *         address), KVL_ERR_NO_MEMORY.
  */
 KVL_API kvl_status_t kvl_cache_create(kvl_engine_t *engine, const char *nodes, kvl_cache_t **cache_p);
 
@@ -70,7 +71,14 @@ KVL_API kvl_status_t kvl_cache_submit(kvl_cache_t *cache, kvl_cache_op_t op, con
                                       size_t count, const kvl_batch_params_t *params,
                                       kvl_batch_t **batch_p);
 
-/** What a node says of itself, and what this session measured. */
+/**
+ * What a node says of itself.
+ *
+ * gets are values asked for by get, hits those of them that were there. misses are keys that were not there, asked
+ * for by get or exists: who learns from exists that a value is missing does not get it, and who learns that it is
+ * there counts with the get. So hits / (hits + misses) is the hit rate of clients that look first and of those
+ * that do not.
+ */
 typedef struct {
     uint64_t keys, bytes_used, bytes_total, sessions;
     uint64_t leases, quarantined_slots, evictions, refused_messages;

@@ -243,6 +243,7 @@ kvl_status_t kvl_store_exists(kvl_store_t *store, kvl_key_t key, uint64_t *lengt
     kvl_value_t *value = kvl_value_find(store, key);
 
     if (!value) {
+        store->stats.misses++; /* who is told so does not get it */
         return KVL_ERR_NOT_FOUND;
     }
     value_touch(store, value); /* who asks mostly comes back for it */

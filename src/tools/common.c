@@ -99,12 +99,18 @@ void kvl_tool_version(FILE *stream, const char *name)
     fprintf(stream, "%s %s (UCX %s, %s)\n", name, kvl_version(), kvl_ucx_version(), kvl_ucx_path());
 }
 
+static char failure[1024]; /* main thread only: the last one */
+
 static void say(const char *name, const char *format, va_list args)
 {
+    vsnprintf(failure, sizeof(failure), format, args);
     fflush(stdout);
-    fprintf(stderr, "%s: ", name);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s: %s\n", name, failure);
+}
+
+const char *kvl_tool_failure(void)
+{
+    return failure;
 }
 
 int kvl_tool_failed(const char *name, const char *format, ...)

@@ -26,6 +26,9 @@ void kvl_tool_start(int argc, char **argv);
 /* "kvlaned 0.1.0 (UCX 1.13.1, /usr/lib/.../libucp.so.0)" */
 void kvl_tool_version(FILE *stream, const char *name);
 
+/* What kvl_tool_failed() or kvl_tool_usage() said last; "" if nothing. */
+const char *kvl_tool_failure(void);
+
 /* "NAME: what" on stderr, for what cannot go on. Returns KVL_EXIT_FAILED. */
 int kvl_tool_failed(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

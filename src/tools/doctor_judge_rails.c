@@ -198,6 +198,6 @@ kvl_finding_t kvl_judge_latency(const char *pair, int64_t least_ns, int64_t medi
     snprintf(name, sizeof(name), "latency %.80s", pair);
     return kvl_finding(slow ? KVL_FOUND_WARN : KVL_FOUND_OK, name,
                        slow ? "look for other load on this host, the node or the network" : NULL,
-                       "a lookup takes %.1f us, at best %.1f us (%u lookups)",
+                       "a lookup takes %.1f us (median), at best %.1f us (%u lookups)",
                        (double)median_ns / 1e3, (double)least_ns / 1e3, count);
 }

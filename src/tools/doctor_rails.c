@@ -107,7 +107,7 @@ void kvl_doctor_rails(kvl_doctor_t *doctor)
     } else {
         finding = kvl_finding(KVL_FOUND_FAIL, "rails",
                               status == KVL_ERR_CONFIG
-                                  ? "`kvlane_info -c' lists the settings"
+                                  ? "" /* the text says it */
                                   : "set KVLANE_RAILS to what there is, or bring the device up",
                               "%s", kvl_error_text());
     }

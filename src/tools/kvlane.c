@@ -20,6 +20,7 @@
 typedef struct {
     const char *node;
     bool json;
+    bool answered; /* its JSON object is printed */
     int64_t timeout_ms;
     kvl_tool_client_t client;
 } run_t;
@@ -36,7 +37,8 @@ static const char usage_text[] =
     "\n"
     "  -s, --server ADDR:PORT   the node\n"
     "  -J, --json               one JSON object on standard output\n"
-    "  -T, --timeout SECONDS    deadline of the whole (default: KVLANE_TIMEOUT, 30 s)\n"
+    "  -T, --timeout SECONDS    deadline to connect, and then of each request; get makes two, for the\n"
+    "                           length and the bytes (default: KVLANE_TIMEOUT, 30 s)\n"
     "  -h, --help               print this and exit\n"
     "  -V, --version            print the versions of kvlane and UCX and exit\n"
     "\n"
@@ -49,6 +51,48 @@ static const struct option long_options[] = {
     {"timeout", required_argument, NULL, 'T'}, {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0},
 };
+
+/* ---- keys ---- */
+
+#define KEY_TEXT (4 * KVL_KEY_MAX + 1)
+
+/* A key for people, on one line: \xNN for each byte that is no printable ASCII, \\ for a backslash, so that no two
+ * keys look the same. A longer one is cut. */
+static const char *key_text(const char *key, char text[KEY_TEXT])
+{
+    size_t at = 0;
+
+    for (; *key && at + 5 <= KEY_TEXT; key++) {
+        unsigned char byte = (unsigned char)*key;
+
+        if (byte == '\\') {
+            at += (size_t)snprintf(text + at, KEY_TEXT - at, "\\\\");
+        } else if (byte < 0x20 || byte >= 0x7f) {
+            at += (size_t)snprintf(text + at, KEY_TEXT - at, "\\x%02x", byte);
+        } else {
+            text[at++] = (char)byte;
+        }
+    }
+    text[at] = '\0';
+    return text;
+}
+
+/* "key": "...". JSON has no bytes: one that is no UTF-8 has its bytes in "key_hex" too, by which it differs. */
+static void print_json_key(const char *key)
+{
+    json_t *text = json_string(key);
+
+    printf("\"key\": ");
+    kvl_tool_json_text(stdout, key);
+    if (!text) {
+        printf(", \"key_hex\": \"");
+        for (; *key; key++) {
+            printf("%02x", (unsigned char)*key);
+        }
+        printf("\"");
+    }
+    json_decref(text);
+}
 
 /* ---- batches ---- */
 
@@ -72,6 +116,7 @@ static kvl_status_t run_item(run_t *run, kvl_cache_op_t op, const kvl_item_t *it
                              kvl_status_t quiet_about, uint64_t *length_p)
 {
     kvl_batch_t *batch = run_batch(run, op, item, 1);
+    char text[KEY_TEXT];
     kvl_status_t status;
 
     if (!batch) {
@@ -79,9 +124,9 @@ static kvl_status_t run_item(run_t *run, kvl_cache_op_t op, const kvl_item_t *it
     }
     status = kvl_batch_item(batch, 0, length_p);
     if (status == KVL_ERR_NOT_FOUND) {
-        kvl_tool_failed(NAME, "%s: no such key at %s", (const char *)item->key, run->node);
+        kvl_tool_failed(NAME, "%s: no such key at %s", key_text(item->key, text), run->node);
     } else if (status != KVL_OK && status != quiet_about) {
-        kvl_tool_failed(NAME, "%s: %s: %s", (const char *)item->key, kvl_status_name(status),
+        kvl_tool_failed(NAME, "%s: %s: %s", key_text(item->key, text), kvl_status_name(status),
                         kvl_batch_cause(batch));
     }
     kvl_batch_release(batch);
@@ -141,8 +186,8 @@ static int command_put(run_t *run, char **words)
         return KVL_EXIT_FAILED;
     }
     if (run->json) {
-        printf("{\"command\": \"put\", \"key\": ");
-        kvl_tool_json_text(stdout, words[0]);
+        printf("{\"command\": \"put\", ");
+        print_json_key(words[0]);
         printf(", \"bytes\": %zu}\n", length);
     }
     return KVL_EXIT_OK;
@@ -155,14 +200,15 @@ static kvl_status_t fetch(run_t *run, const char *key, char **memory_p, uint64_t
 {
     kvl_item_t item     = {.key = key, .key_length = strlen(key)};
     kvl_status_t status = run_item(run, KVL_CACHE_EXISTS, &item, KVL_OK, length_p);
-    char *memory;
+    char *memory, text[KEY_TEXT];
 
     if (status != KVL_OK) {
         return status;
     }
     memory = malloc(*length_p);
     if (!memory) {
-        kvl_tool_failed(NAME, "%s: no memory for %llu bytes", key, (unsigned long long)*length_p);
+        kvl_tool_failed(NAME, "%s: no memory for %llu bytes", key_text(key, text),
+                        (unsigned long long)*length_p);
         return KVL_ERR_NO_MEMORY;
     }
     status = move_value(run, KVL_CACHE_GET, key, memory, *length_p, KVL_ERR_LENGTH);
@@ -178,7 +224,7 @@ static int command_get(run_t *run, char **words)
 {
     bool to_stdout      = strcmp(words[1], "-") == 0;
     kvl_status_t status = KVL_ERR_LENGTH;
-    char *memory;
+    char *memory, text[KEY_TEXT];
     uint64_t length;
     int code;
 
@@ -186,7 +232,7 @@ static int command_get(run_t *run, char **words)
         status = fetch(run, words[0], &memory, &length);
     }
     if (status == KVL_ERR_LENGTH) {
-        return kvl_tool_failed(NAME, "%s: its length changes all the time", words[0]);
+        return kvl_tool_failed(NAME, "%s: its length changes all the time", key_text(words[0], text));
     }
     if (status != KVL_OK) {
         return KVL_EXIT_FAILED;
@@ -195,8 +241,8 @@ static int command_get(run_t *run, char **words)
     code = kvl_tool_write_file(NAME, words[1], memory, length);
     free(memory);
     if (code == KVL_EXIT_OK && run->json && !to_stdout) {
-        printf("{\"command\": \"get\", \"key\": ");
-        kvl_tool_json_text(stdout, words[0]);
+        printf("{\"command\": \"get\", ");
+        print_json_key(words[0]);
         printf(", \"bytes\": %llu}\n", (unsigned long long)length);
     }
     return code;
@@ -216,26 +262,30 @@ static const char *answer_word(kvl_cache_op_t op, kvl_status_t status)
 static void print_answer(const run_t *run, kvl_cache_op_t op, const char *key, kvl_status_t status,
                          uint64_t length)
 {
+    char text[KEY_TEXT];
+
     if (run->json) {
-        printf("{\"key\": ");
-        kvl_tool_json_text(stdout, key);
+        printf("{");
+        print_json_key(key);
         printf(", \"status\": \"%s\"", kvl_status_name(status));
         if (op == KVL_CACHE_EXISTS && status == KVL_OK) {
             printf(", \"bytes\": %llu", (unsigned long long)length);
         }
         printf("}");
     } else if (op == KVL_CACHE_EXISTS && status == KVL_OK) {
-        printf("%s  %s  %llu bytes\n", key, answer_word(op, status), (unsigned long long)length);
+        printf("%s  %s  %llu bytes\n", key_text(key, text), answer_word(op, status),
+               (unsigned long long)length);
     } else {
-        printf("%s  %s\n", key, answer_word(op, status));
+        printf("%s  %s\n", key_text(key, text), answer_word(op, status));
     }
 }
 
-static int print_answers(const run_t *run, kvl_cache_op_t op, const kvl_batch_t *batch, char **keys,
+static int print_answers(run_t *run, kvl_cache_op_t op, const kvl_batch_t *batch, char **keys,
                          size_t count)
 {
     int code  = KVL_EXIT_OK;
     bool said = false;
+    char text[KEY_TEXT];
 
     if (run->json) {
         printf("{\"command\": \"%s\", \"keys\": [", op == KVL_CACHE_EXISTS ? "exists" : "rm");
@@ -250,12 +300,13 @@ static int print_answers(const run_t *run, kvl_cache_op_t op, const kvl_batch_t 
         print_answer(run, op, keys[i], status, length);
         code = status == KVL_OK ? code : KVL_EXIT_FAILED;
         if (status != KVL_OK && status != KVL_ERR_NOT_FOUND && !said) {
-            kvl_tool_failed(NAME, "%s: %s", keys[i], kvl_batch_cause(batch));
+            kvl_tool_failed(NAME, "%s: %s", key_text(keys[i], text), kvl_batch_cause(batch));
             said = true;
         }
     }
     if (run->json) {
         printf("]}\n");
+        run->answered = true;
     }
     return code;
 }
@@ -345,16 +396,22 @@ static const command_t *find_command(const char *name)
 static int check_words(const command_t *command, char **words, int count)
 {
     int keys = command->words_min == 2 ? 1 : count;
+    char text[KEY_TEXT];
 
-    if (count < command->words_min || count > command->words_max) {
-        return kvl_tool_usage(NAME, "kvlane %s %s", command->name,
-                              command->words[0] ? command->words : "takes nothing more");
+    if (count < command->words_min) {
+        return kvl_tool_usage(NAME, "%s is missing; usage: kvlane %s %s",
+                              count == 1 ? "FILE" : command->words, command->name, command->words);
+    }
+    if (count > command->words_max) {
+        return kvl_tool_usage(NAME, "%s: %s takes nothing more; usage: kvlane %s %s",
+                              words[command->words_max], command->name, command->name,
+                              command->words);
     }
     for (int i = 0; i < keys; i++) {
         size_t length = strlen(words[i]);
 
         if (length < 1 || length > KVL_KEY_MAX) {
-            return kvl_tool_usage(NAME, "key %.40s: %zu bytes; a key has 1 to %d", words[i], length,
+            return kvl_tool_usage(NAME, "key %.40s: %zu bytes; a key has 1 to %d", key_text(words[i], text), length,
                                   KVL_KEY_MAX);
         }
     }
@@ -392,10 +449,24 @@ static int run_command(run_t *run, int argc, char **argv)
     return code;
 }
 
+/* One object also for what failed before it could be printed; standard output of get - is for the value. */
+static int json_failure(const run_t *run, int code, int argc, char **argv)
+{
+    if (run->json && !run->answered && code != KVL_EXIT_OK &&
+        !(argc == 3 && strcmp(argv[0], "get") == 0 && strcmp(argv[2], "-") == 0)) {
+        printf("{\"command\": ");
+        kvl_tool_json_text(stdout, argc > 0 ? argv[0] : "");
+        printf(", \"error\": ");
+        kvl_tool_json_text(stdout, kvl_tool_failure());
+        printf("}\n");
+    }
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     run_t run = {0};
-    int letter;
+    int letter, code;
 
     kvl_tool_start(argc, argv);
     while ((letter = getopt_long(argc, argv, "s:JT:hV", long_options, NULL)) != -1) {
@@ -422,5 +493,8 @@ int main(int argc, char **argv)
             return KVL_EXIT_USAGE;
         }
     }
-    return kvl_tool_end(NAME, run_command(&run, argc - optind, argv + optind));
+    argc -= optind;
+    argv += optind;
+    code = run_command(&run, argc, argv);
+    return kvl_tool_end(NAME, json_failure(&run, code, argc, argv));
 }

@@ -274,13 +274,18 @@ static int print_session(const options_t *options)
 /* its exit codes are its own */
 static int run_doctor(const options_t *options)
 {
+    kvl_status_t status = KVL_OK;
     kvl_addr_t addr;
 
     if (options->versions || options->config) {
         return kvl_tool_usage(NAME, "--doctor goes alone");
     }
-    if (options->node && kvl_addr_parse(options->node, &addr) != KVL_OK) {
-        return kvl_tool_usage(NAME, "%s", kvl_error_text());
+    if (options->node) {
+        status = kvl_addr_parse(options->node, &addr);
+    }
+    if (status != KVL_OK) {
+        kvl_tool_refused(NAME, status);
+        return KVL_FOUND_FAIL;
     }
     return kvl_doctor(options->node, options->timeout_ms ? options->timeout_ms : DOCTOR_MS, options->json);
 }

@@ -151,6 +151,9 @@ static int run_tests(session_t *session)
 {
     int code = each_test(session, check_test);
 
+    if (code == KVL_EXIT_OK && session->options.plot != NULL && perf_plot_check(session->options.plot)) {
+        code = KVL_EXIT_FAILED;
+    }
     if (code == KVL_EXIT_OK) {
         code = each_test(session, run_sizes);
     }

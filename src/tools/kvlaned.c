@@ -24,7 +24,7 @@ typedef struct {
     const char *listen;
     uint64_t memory_bytes;
     unsigned verbose;
-    bool quiet;
+    bool quiet, memory_given;
     const char **sets; /* of -o, in order */
     unsigned set_count;
     kvl_config_t *config;
@@ -106,6 +106,7 @@ static int one_option(int c, options_t *options)
         if (kvl_parse_bytes("-m", optarg, &options->memory_bytes) != KVL_OK) {
             return kvl_tool_usage(NAME, "%s", kvl_error_text());
         }
+        options->memory_given = true;
         return GO_ON;
     case 'd':
         return drain_option(optarg);
@@ -181,7 +182,10 @@ static int parse(int argc, char **argv, options_t *options)
         return kvl_tool_usage(NAME,
                               "-l is missing: the address to listen on, such as 0.0.0.0:7700");
     }
-    if (!options->memory_bytes) { /* -m 0 too */
+    if (options->memory_given && !options->memory_bytes) {
+        return kvl_tool_usage(NAME, "-m 0: no memory at all; give a size, such as 16G");
+    }
+    if (!options->memory_bytes) {
         return kvl_tool_usage(NAME, "-m is missing: the memory for values, such as 16G");
     }
     return GO_ON;

@@ -228,6 +228,7 @@ BOTH(cache, tells_its_session_and_the_nodes_state)
 {
     kvl_session_info_t info = {0};
     kvl_node_stat_t stat    = {0};
+    kvl_item_t a = {"a", 1, NULL, 0}, none = {"none", 4, NULL, 0};
 
     open_on(rails, NULL);
     CHECK_EQ(kvl_cache_connect(stage.cache, 5000), KVL_OK);
@@ -243,6 +244,12 @@ BOTH(cache, tells_its_session_and_the_nodes_state)
     CHECK_EQ(stat.sessions, 1);
     CHECK_EQ(stat.hits, 1);
     CHECK_EQ(stat.misses, 1);
+    CHECK_EQ(stage_run(&stage, KVL_CACHE_EXISTS, &none, 1, NULL, NULL), KVL_ERR_NOT_FOUND);
+    CHECK_EQ(stage_run(&stage, KVL_CACHE_EXISTS, &a, 1, NULL, NULL), KVL_OK); /* no hit: the get is one */
+    CHECK_EQ(kvl_cache_stat(stage.cache, 5000, &stat), KVL_OK);
+    CHECK_EQ(stat.gets, 2);
+    CHECK_EQ(stat.hits, 1);
+    CHECK_EQ(stat.misses, 2);
     CHECK_EQ(stat.leases, 0);
     CHECK(stat.bytes_total >= (256u << 20) * 9ull / 10 && stat.bytes_used >= 5010);
     stage_close(&stage);

@@ -80,6 +80,7 @@ class Roundtrip(Stage):
         batch = cache.submit(Op.EXISTS, ["two", "no"])
         batch.wait()
         self.assertEqual((batch.lengths, batch.statuses), ([2, 0], [Status.OK, Status.NOT_FOUND]))
+        self.assertTrue(cache.submit(Op.EXISTS, ["two"]).wait(float("inf")))
         self.assertEqual(cache.remove(["two", "no"]), [True, False])
         self.assertEqual((cache.exists(["two"]), cache.exists([])), ([False], []))
 
@@ -138,7 +139,7 @@ class Wrong(Stage):
         for value, kind, text in (
             (7, TypeError, "a int is no memory"),
             ("text", TypeError, "a str is no memory"),
-            (b"", kvlane.Invalid, "has no bytes"),
+            (b"", kvlane.Invalid, "has no bytes; a value"),
             ([], kvlane.Invalid, "0 to 0 segments"),
             (memoryview(b"abcdef")[::2], kvlane.Invalid, "not C-contiguous"),
             ([pool[0:1]] * 1025, kvlane.Invalid, "1025 segments"),
@@ -150,10 +151,24 @@ class Wrong(Stage):
         self.refused(TypeError, "a key is bytes or str, not int", cache.put, {7: b"x"})
         self.refused(kvlane.Invalid, "1 to 255", cache.put, {"": b"x"})
         self.refused(kvlane.Invalid, "1 to 255", cache.exists, ["x" * 256])
-        self.refused(kvlane.LimitExceeded, "0 items", cache.put, {})
+        for items in ({}, [], iter(())):
+            cache.put(items)
+            cache.get(items)
         self.refused(kvlane.Invalid, "timeout is 0", cache.put, {"k": b"x"}, 0)
+        self.refused(kvlane.Invalid, "timeout is inf", cache.put, {"k": b"x"}, float("inf"))
+        self.refused(kvlane.Invalid, "timeout is nan", cache.put, {"k": b"x"}, float("nan"))
+        self.refused(TypeError, "timeout is a str", cache.put, {"k": b"x"}, "5")
+        self.refused(TypeError, "timeout is a str", cache.exists, [], "5")
+        for call in (cache.exists, cache.remove):
+            self.refused(TypeError, "list of keys is wanted, not one str", call, "abc")
+            self.refused(TypeError, "not one bytes", call, b"abc")
+        self.refused(TypeError, "not one str", cache.submit, Op.EXISTS, "abc")
         self.refused(kvlane.Invalid, "read-?only|not writable", engine.register, b"bytes")
         self.refused(kvlane.OutOfRange, "of a region of 8192", pool.segment, 8000, 193)
+        self.refused(IndexError, "byte 8193 of a region of 8192", lambda: pool[0:8193])
+        self.refused(IndexError, "byte -8193", lambda: pool[-8193:])
+        self.refused(TypeError, "no slice", lambda: pool[7])
+        self.assertEqual((pool[-2:].offset, pool[-2:].length, pool[0:8192].length), (8190, 2, 8192))
         self.refused(kvlane.Invalid, "contiguous", lambda: pool[0:100:2])
         self.refused(
             kvlane.Invalid,
@@ -226,6 +241,41 @@ class Waiting(Stage):
                 failed.append(why)
 
         threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
+    def test_a_closed_loop_does_not_stop_the_others(self) -> None:
+        engine, cache = self.client()
+        closed, lives = asyncio.new_event_loop(), asyncio.new_event_loop()
+        self.addCleanup(lives.close)
+        batches = [cache.submit(Op.PUT, {key: b"x"}) for key in "abc"]
+        futures = [loop.create_future() for loop in (closed, lives, closed)]
+        engine._waiting.update({batch: [future] for batch, future in zip(batches, futures)})
+        closed.close()
+        for batch in batches:
+            self.assertTrue(batch.wait(20))
+        engine._wake()
+        lives.run_until_complete(asyncio.wait_for(futures[1], 20))
+        engine._waiting.clear()
+
+    def test_loops_that_come_and_go_share_an_engine(self) -> None:
+        _, cache = self.client()
+        failed: list[BaseException] = []
+
+        async def main(key: str) -> None:
+            (await asyncio.wait_for(cache.submit(Op.PUT, {key: b"x"}), 20)).check()
+
+        def work(name: int) -> None:
+            try:
+                for i in range(40):
+                    asyncio.run(main(f"{name} {i}"))
+            except BaseException as why:
+                failed.append(why)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -327,6 +327,14 @@ TEST(perftest_output, is_a_table_or_csv_with_a_head)
     CHECK_EQ(commas[0], commas[1]);
 }
 
+TEST(perftest_plot, is_refused_before_anything_is_measured)
+{
+    CHECK_EQ(program_run("kvlane_perftest",
+                         ARGS("-t", "memcpy", "-n", "50", "--plot", "/nowhere/plot.png"), out, err),
+             1);
+    CHECK_MSG(strstr(err, "/nowhere/plot.png: No such file") && !out[0], "%s%s", out, err);
+}
+
 /* A run with -J that fails: its only line says why. */
 static void fails_in_json(const char *const args[], int code, const char *test, const char *why)
 {

@@ -153,7 +153,9 @@ TEST(tools_usage, is_wrong_with_2_and_says_why)
         {"kvlane", {NULL}, "which command"},
         {"kvlane", {"stat", NULL}, "which node"},
         {"kvlane", {"-s", "127.0.0.1:1", "fetch", NULL}, "no such command"},
-        {"kvlane", {"-s", "127.0.0.1:1", "get", "key", NULL}, "KEY FILE"},
+        {"kvlane", {"-s", "127.0.0.1:1", "get", "key", NULL}, "usage: kvlane get KEY FILE"},
+        {"kvlane", {"-s", "127.0.0.1:1", "put", "key", NULL}, "FILE is missing; usage: kvlane put KEY FILE"},
+        {"kvlane", {"-s", "127.0.0.1:1", "exists", NULL}, "KEY... is missing"},
         {"kvlane", {"-s", "127.0.0.1:1", "stat", "key", NULL}, "nothing more"},
         {"kvlane", {"-s", "127.0.0.1:1", "exists", "", NULL}, "1 to 255"},
         {"kvlane", {"-T", "never", "stat", NULL}, "seconds"},
@@ -167,6 +169,8 @@ TEST(tools_usage, is_wrong_with_2_and_says_why)
         {"kvlane_perftest", {"-t", "put", "-l", "host", NULL}, "one of them"},
         {"kvlane_perftest", {"-s", "4X", NULL}, "bytes"},
         {"kvlane_perftest", {"-O", "257", NULL}, "1 to 256"},
+        {"kvlane_perftest", {"-T", "0", NULL}, "from 0.001 to 86400"},
+        {"kvlaned", {"-l", "127.0.0.1:0", "-m", "0", NULL}, "-m 0: "},
         {"kvlane_perftest", {"-l", "-t", "trace", NULL}, "--trace"},
         {"kvlane_perftest", {"-J", "-v", NULL}, "one of them"},
     };
@@ -175,6 +179,16 @@ TEST(tools_usage, is_wrong_with_2_and_says_why)
         CHECK_EQ(program_run(rows[i].name, rows[i].args, out, err), 2);
         CHECK_MSG(strstr(err, rows[i].says) != NULL && !out[0], "row %u: %s", i, err);
     }
+}
+
+TEST(tools_host, without_an_address_is_no_wrong_usage)
+{
+    CHECK_EQ(program_run("kvlane", ARGS("-s", "nohost.invalid:1", "stat"), out, err), 1);
+    CHECK_MSG(strstr(err, "nohost.invalid") && !strstr(err, "HOST:PORT") && !strstr(err, "--help"), "%s", err);
+    CHECK_EQ(program_run("kvlane_info", ARGS("-s", "nohost.invalid:1"), out, err), 1);
+    CHECK_EQ(program_run("kvlaned", ARGS("-l", "nohost.invalid:1", "-m", "16M"), out, err), 1);
+    CHECK_EQ(program_run("kvlane_info", ARGS("--doctor", "nohost.invalid:1"), out, err), 2); /* a failure */
+    CHECK_MSG(!strstr(err, "--help"), "%s", err);
 }
 
 TEST(tools_settings, are_wrong_usage_when_they_are_bad)
@@ -454,6 +468,55 @@ TEST(kvlane_exists, tells_each_key_and_rm_forgets_it)
     CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "a \"b\""), out, err), 1);
 }
 
+TEST(kvlane_exists, shows_each_key_on_a_line_and_none_like_another)
+{
+    json_t *json, *keys;
+
+    start_node("tcp");
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "a\xff", "a\xfe", "a\\xff", "x\n\x7fy"), out, err),
+             1);
+    CHECK_STR_EQ(out, "a\\xff  no\na\\xfe  no\na\\\\xff  no\nx\\x0a\\x7fy  no\n");
+    CHECK_EQ(program_run("kvlane", ARGS("-J", "-s", address, "exists", "a\xff", "a\xfe", "a\xef\xbf\xbd"), out, err),
+             1);
+    json = json_of(out);
+    keys = json_object_get(json, "keys");
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_STR_EQ(json_string_value(json_object_get(json_array_get(keys, i), "key")), "a\xef\xbf\xbd");
+    }
+    CHECK_STR_EQ(json_string_value(json_object_get(json_array_get(keys, 0), "key_hex")), "61ff");
+    CHECK_STR_EQ(json_string_value(json_object_get(json_array_get(keys, 1), "key_hex")), "61fe");
+    CHECK(!json_object_get(json_array_get(keys, 2), "key_hex"));
+    json_decref(json);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "a\xff", file("copy")), out, err), 1);
+    CHECK_HAS(err, "a\\xff: no such key");
+}
+
+/* One object, also of what failed: its error is what was said. */
+static void fails_in_json(const char *const args[], int code, const char *why)
+{
+    const char *error;
+    json_t *json;
+
+    CHECK_EQ(program_run("kvlane", args, out, err), code);
+    CHECK(strchr(out, '\n') && strchr(out, '\n') == strrchr(out, '\n'));
+    json  = json_of(out);
+    error = json_string_value(json_object_get(json, "error"));
+    CHECK_MSG(error && strstr(error, why) && strstr(err, error), "%s, and on stderr %s", out, err);
+    json_decref(json);
+}
+
+TEST(kvlane_json, says_why_it_failed)
+{
+    start_node("tcp");
+    fails_in_json(ARGS("-J", "-s", address, "put", "key", file("none")), 1, "No such file");
+    fails_in_json(ARGS("-J", "-s", address, "get", "key", file("copy")), 1, "no such key");
+    fails_in_json(ARGS("-J", "-s", address, "get", "key", file("none/copy")), 1, "No such file");
+    fails_in_json(ARGS("-J", "-s", "127.0.0.1:9", "-T", "2", "stat"), 1, "127.0.0.1:9");
+    fails_in_json(ARGS("-J", "-s", address, "exists", ""), 2, "1 to 255");
+    CHECK_EQ(program_run("kvlane", ARGS("-J", "-s", address, "get", "key", "-"), out, err), 1);
+    CHECK_STR_EQ(out, "");
+}
+
 TEST(kvlane_stat, tells_what_the_node_holds)
 {
     json_t *json;
@@ -468,6 +531,19 @@ TEST(kvlane_stat, tells_what_the_node_holds)
     json_decref(json);
     CHECK_EQ(program_run("kvlane", ARGS("-s", address, "stat"), out, err), 0);
     CHECK_MSG(strstr(out, "bytes_total        62914560") != NULL, "%s", out);
+}
+
+TEST(kvlane_stat, counts_as_a_miss_what_was_not_there)
+{
+    start_node("tcp");
+    write_pattern(file("value"), 777);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "put", "k", file("value")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "k", file("copy")), out, err), 0);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "get", "none", file("copy")), out, err), 1);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "exists", "k", "none"), out, err), 1);
+    CHECK_EQ(program_run("kvlane", ARGS("-s", address, "stat"), out, err), 0);
+    CHECK_HAS(out, "hits               1\n");
+    CHECK_HAS(out, "misses             2\n");
 }
 
 TEST(kvlane_stat, fails_with_1_when_nobody_is_there)

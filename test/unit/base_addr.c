@@ -65,7 +65,6 @@ TEST(addr_parse, names_the_text_and_the_fault)
         {"[::1:7700", "bracket"},
         {"[]:7700", "bracket"},
         {"[::1]x:7700", "bracket"},
-        {"a..b:7700", "accepted"},
     };
     kvl_addr_t addr;
     size_t i;
@@ -76,6 +75,14 @@ TEST(addr_parse, names_the_text_and_the_fault)
         CHECK(strstr(kvl_error_text(), bad[i][1]) != NULL);
     }
     CHECK_EQ(kvl_addr_parse(NULL, &addr), KVL_ERR_INVALID);
+}
+
+TEST(addr_parse, blames_no_format_for_a_host_without_an_address)
+{
+    kvl_addr_t addr;
+
+    CHECK_EQ(kvl_addr_parse("a..b:7700", &addr), KVL_ERR_UNREACHABLE);
+    CHECK(strstr(kvl_error_text(), "host a..b: ") && !strstr(kvl_error_text(), "accepted"));
 }
 
 TEST(addr_parse, refuses_a_host_that_is_too_long)

@@ -59,7 +59,7 @@ class Batch:
         while not self.done:
             left = _SLICE_MS
             if until is not None:
-                left = min(left, int((until - time.monotonic()) * 1000 + 0.999))
+                left = int(min(left, (until - time.monotonic()) * 1000 + 0.999))
                 if left <= 0:
                     return False
             try:

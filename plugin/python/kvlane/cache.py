@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import enum
+import math
+import numbers
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -145,7 +147,9 @@ def milliseconds(timeout: float | None) -> int:
     """For the library: at least 1; 0 (KVLANE_TIMEOUT) for None."""
     if timeout is None:
         return 0
-    if not timeout > 0:
+    if not isinstance(timeout, numbers.Real):
+        raise TypeError(f"timeout is a {type(timeout).__name__}; accepted: a number of seconds, or None")
+    if not 0 < timeout < math.inf:
         raise Invalid(f"timeout is {timeout}; accepted: seconds over 0, or None for KVLANE_TIMEOUT")
     return max(1, min(int(timeout * 1000 + 0.999), 1 << 40))
 
@@ -156,6 +160,12 @@ def _key(key: Key) -> bytes:
     if not isinstance(key, bytes):
         raise TypeError(f"a key is bytes or str, not {type(key).__name__}")
     return key
+
+
+def _keys(keys: Iterable[Key]) -> list[bytes]:
+    if isinstance(keys, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"a list of keys is wanted, not one {type(keys).__name__}: use [key]")
+    return [_key(key) for key in keys]
 
 
 class Cache(Handle):
@@ -172,12 +182,12 @@ class Cache(Handle):
         check(self._call(lib.kvl_cache_connect, milliseconds(timeout)))
 
     def put(self, items: Items, timeout: float | None = None) -> None:
-        """Stores all items, or raises what happened to the worst."""
-        self.finish(self.submit(Op.PUT, items, timeout)).check()
+        """Stores all items, or raises what happened to the worst. No items: nothing happens."""
+        self._move(Op.PUT, items, timeout)
 
     def get(self, items: Items, timeout: float | None = None) -> None:
         """Fills all buffers, or raises. The buffers' sum must be the value's length."""
-        self.finish(self.submit(Op.GET, items, timeout)).check()
+        self._move(Op.GET, items, timeout)
 
     def exists(self, keys: Iterable[Key], timeout: float | None = None) -> list[bool]:
         return self._found(Op.EXISTS, keys, timeout)
@@ -189,7 +199,7 @@ class Cache(Handle):
     def submit(self, op: Op, items: Items | Iterable[Key], timeout: float | None = None) -> Batch:
         """Starts a batch: `batch.wait()` or `await batch`, then look at it. Exists and remove take keys."""
         if op in (Op.EXISTS, Op.REMOVE):
-            keys = [_key(key) for key in items]  # type: ignore[arg-type]
+            keys = _keys(items)  # type: ignore[arg-type]
             return self.submit_columns(op, Columns(keys, (), (), [0] * len(keys)), timeout)
         pairs = items.items() if isinstance(items, Mapping) else items
         rows = _Rows(self._engine)
@@ -247,8 +257,16 @@ class Cache(Handle):
         check(self._call(lib.kvl_cache_rails, stats, byref(count)))
         return [Rail(*(_python(getattr(stat, name)) for name in Rail._fields)) for stat in stats[: count.value]]
 
+    def _move(self, op: Op, items: Items, timeout: float | None) -> None:
+        if not isinstance(items, Mapping):
+            items = list(items)
+        milliseconds(timeout)  # a wrong one is wrong without items, too
+        if items:
+            self.finish(self.submit(op, items, timeout)).check()
+
     def _found(self, op: Op, keys: Iterable[Key], timeout: float | None) -> list[bool]:
-        keys = list(keys)
+        keys = _keys(keys)
+        milliseconds(timeout)
         if not keys:
             return []
         batch = self.finish(self.submit(op, keys, timeout))

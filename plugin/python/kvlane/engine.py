@@ -137,7 +137,10 @@ class Engine(Handle):
         with self._waiting_lock:
             ready = [f for batch, futures in self._waiting.items() if batch.done for f in futures]
         for future in ready:
-            future.get_loop().call_soon_threadsafe(_resolve, future)
+            try:
+                future.get_loop().call_soon_threadsafe(_resolve, future)
+            except RuntimeError:  # its loop is closed, so nobody waits; the others still do
+                pass
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

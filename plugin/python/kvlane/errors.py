@@ -102,7 +102,7 @@ class Ambiguous(ItemError):
     status = Status.AMBIGUOUS
 
 
-class OutOfRange(ItemError):
+class OutOfRange(ItemError, IndexError):
     """Outside of what the peer exported."""
 
     status = Status.RANGE

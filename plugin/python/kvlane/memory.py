@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from ctypes import byref, c_int, c_ssize_t, c_void_p, py_object
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,7 +65,7 @@ class View:
                 "or an object with the buffer protocol, data_ptr() or __cuda_array_interface__"
             )
         if self.length == 0:
-            raise Invalid(f"{_name(owner)} has no bytes")
+            raise Invalid(f"{_name(owner)} has no bytes; a value and a region have at least one")
 
     def _take(self, owner: Any, writable: bool) -> tuple[int, int]:
         buffer = _PyBuffer()
@@ -154,9 +155,14 @@ class Region(Handle):
         return Segment(self, offset, length)
 
     def __getitem__(self, part: slice) -> Segment:
+        if not isinstance(part, slice):
+            raise TypeError(f"region[a:b] is the segment of those bytes; {part!r} is no slice")
         start, stop, step = part.indices(self.length)
         if step != 1:
             raise Invalid(f"a segment is contiguous; the step is {step}")
+        for bound in (part.start, part.stop):  # a list would be cut there; memory that is missing is a mistake
+            if bound is not None and not -self.length <= operator.index(bound) <= self.length:
+                raise OutOfRange(f"byte {bound} of a region of {self.length}")
         return self.segment(start, stop - start)
 
     def __len__(self) -> int:

@@ -32,14 +32,15 @@ enum {
 };
 
 static const char usage_text[] =
-    "usage: kvlane_perftest [options]             serve: a cache node, and plain UCP loops\n"
+    "usage: kvlane_perftest [options]             serve on all addresses: a cache node, and plain UCP loops\n"
     "       kvlane_perftest [options] HOST        run a test against HOST or ADDR:PORT\n"
     "       kvlane_perftest [options] -l          run a test, start the other side itself\n"
     "\n"
     "test\n"
     "  -t TEST              which one; several with commas (list: -t help)    (put)\n"
     "  -s SIZE[:SEGMENTS]   bytes of one segment [K M G], segments of an item (by test)\n"
-    "  -n ITEMS             items to move or ask for                          (about 4 GiB)\n"
+    "  -n ITEMS             items to move or ask for                          (about 4 GiB, or\n"
+    "                       exists, mixed: whole batches, rounded down              20,000 batches)\n"
     "  -w WARMUP            items before timing starts                        (one pool)\n"
     "  -b BATCH             items of a batch                                  (by test)\n"
     "  -O DEPTH             items under way at once     [sets KVLANE_DEPTH on both sides]\n"
@@ -56,7 +57,7 @@ static const char usage_text[] =
     "  -f                   the result only, no progress\n"
     "  -v                   CSV\n"
     "  -J                   JSON, one object a line\n"
-    "  --plot FILE.png      draw size against GB/s for sizes 4K to 8M (needs gnuplot)\n"
+    "  --plot FILE.png      draw size against GB/s: each test for 12 sizes, 4K to 8M (needs gnuplot)\n"
     "retrieve\n"
     "  --tokens N           length of the prefix                              (65536)\n"
     "  --page-tokens N      tokens of a page                                  (64)\n"
@@ -189,8 +190,8 @@ static int parse_seconds(const char *text, double *seconds_p)
     char *end;
     double value = strtod(text, &end);
 
-    if (end == text || *end != '\0' || !(value > 0 && value < 1e6)) {
-        return bad_value("-T", text, "seconds");
+    if (end == text || *end != '\0' || !(value >= 0.001 && value <= 86400)) {
+        return bad_value("-T", text, "seconds, from 0.001 to 86400");
     }
     *seconds_p = value;
     return 0;

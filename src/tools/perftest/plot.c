@@ -2,8 +2,10 @@
 #include "tools/perftest/plot.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 static void write_data(FILE *stream, const perf_point_t *points, size_t count)
 {
@@ -48,6 +50,24 @@ static void write_script(FILE *stream, const char *path, const perf_point_t *poi
             lines - 1);
 }
 
+int perf_plot_check(const char *path)
+{
+    bool there = access(path, F_OK) == 0;
+    int fd     = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+    if (fd < 0) {
+        return perf_fail("--plot %s: %s", path, strerror(errno));
+    }
+    close(fd);
+    if (!there) {
+        unlink(path);
+    }
+    if (system("command -v gnuplot >/dev/null 2>&1") != 0) {
+        return perf_fail("--plot %s: gnuplot is not installed (Debian: gnuplot-nox)", path);
+    }
+    return 0;
+}
+
 int perf_plot(const char *path, const perf_point_t *points, size_t count)
 {
     FILE *stream;
@@ -63,10 +83,7 @@ int perf_plot(const char *path, const perf_point_t *points, size_t count)
     write_script(stream, path, points, count);
     status = pclose(stream);
     if (status != 0) {
-        return perf_fail(WIFEXITED(status) && WEXITSTATUS(status) == 127
-                             ? "--plot %s: gnuplot is not installed (Debian: gnuplot-nox)"
-                             : "--plot %s: gnuplot failed",
-                         path);
+        return perf_fail("--plot %s: gnuplot failed", path);
     }
     return 0;
 }

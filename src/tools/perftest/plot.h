@@ -11,6 +11,9 @@ typedef struct {
     double gbps;
 } perf_point_t;
 
+/* Before anything is measured: can it be drawn? Leaves no file behind. */
+int perf_plot_check(const char *path);
+
 /* Draws into a PNG with gnuplot. Points of a test are neighbours. */
 int perf_plot(const char *path, const perf_point_t *points, size_t count);
 

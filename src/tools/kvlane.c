@@ -403,9 +403,9 @@ static int check_words(const command_t *command, char **words, int count)
                               count == 1 ? "FILE" : command->words, command->name, command->words);
     }
     if (count > command->words_max) {
-        return kvl_tool_usage(NAME, "%s: %s takes nothing more; usage: kvlane %s %s",
+        return kvl_tool_usage(NAME, "%s: %s takes nothing more; usage: kvlane %s%s%s",
                               words[command->words_max], command->name, command->name,
-                              command->words);
+                              command->words[0] ? " " : "", command->words);
     }
     for (int i = 0; i < keys; i++) {
         size_t length = strlen(words[i]);

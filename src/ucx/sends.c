@@ -18,15 +18,15 @@
  * When a peer resets its connection while a long message to it is half sent, UCX may learn of it from
  * sendmsg() before recv(): it then completes that message twice (uct_tcp_ep_sendv, every version up to 1.23
  * at least), which ends the process where assertions are compiled in (Debian: uct_iface.h `comp->count > 0'),
- * and may complete somebody else's request where they are not. Or it forgets that it waits for an
- * acknowledgement that is in the receive queue already (tcp_ep.c:939). Learned from recv(), the same reset is
- * handled right, and recv() always tells: UCX reads each socket before it writes to it, and a reset socket
- * stays readable.
+ * and may complete somebody else's request where they are not. Learned from recv(), the same reset is handled
+ * right, and recv() always tells: UCX reads each socket before it writes to it, and a reset socket stays
+ * readable.
  *
- * So libucs's calls of send() and sendmsg() are led through here, in its table of imported functions, and a
- * reset is answered as "full, try later" (EAGAIN) a limited number of times in a row: UCX then waits for the
- * socket, hears of the reset from recv(), and stops. The limit is for its blocking send, which tries again in
- * a loop. The table is put right again when kvlane is unloaded. */
+ * So libucs's calls of sendmsg() are led through here, in its table of imported functions, and a reset is
+ * answered as "full, try later" (EAGAIN) a limited number of times in a row: UCX then waits for the socket,
+ * hears of the reset from recv(), and stops. The table is put right again when kvlane is unloaded. Its calls of
+ * send() are left alone: connections are made with them, and an answer to a client that is gone must fail, or
+ * its file stays open for good. */
 
 #define RESETS_IN_A_ROW 64
 
@@ -53,7 +53,6 @@ static ssize_t sent(int fd, ssize_t result)
     return result;
 }
 
-static ssize_t send_later(int fd, const void *data, size_t length, int flags);
 static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags);
 
 typedef struct {
@@ -62,25 +61,11 @@ typedef struct {
     void **slot;         /* in libucs; NULL: not led through here */
 } import_t;
 
-enum { IMPORT_SEND, IMPORT_SENDMSG };
-
-static import_t imports[] = {
-    [IMPORT_SEND]    = {.name = "send", .ours = (void *)send_later},
-    [IMPORT_SENDMSG] = {.name = "sendmsg", .ours = (void *)sendmsg_later},
-};
-
-#define IMPORTS (sizeof(imports) / sizeof(imports[0]))
-
-static ssize_t send_later(int fd, const void *data, size_t length, int flags)
-{
-    ssize_t (*theirs)(int, const void *, size_t, int) = imports[IMPORT_SEND].theirs;
-
-    return sent(fd, theirs(fd, data, length, flags));
-}
+static import_t import = {.name = "sendmsg", .ours = (void *)sendmsg_later};
 
 static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags)
 {
-    ssize_t (*theirs)(int, const struct msghdr *, int) = imports[IMPORT_SENDMSG].theirs;
+    ssize_t (*theirs)(int, const struct msghdr *, int) = import.theirs;
 
     return sent(fd, theirs(fd, message, flags));
 }
@@ -157,19 +142,18 @@ static void image_read(image_t *image, const struct dl_phdr_info *info)
 }
 
 /* Somebody else's hook is left alone: nobody knows in which order we would go. */
-static bool slot_is_plain(const image_t *image, void *value, const import_t *import)
+static bool slot_is_plain(const image_t *image, void *value)
 {
     uintptr_t address = (uintptr_t)value;
 
-    return value == import->theirs || (address >= image->base && address < image->end); /* not bound yet */
+    return value == import.theirs || (address >= image->base && address < image->end); /* not bound yet */
 }
 
-static void slot_take(const image_t *image, void **slot, import_t *import)
+static void slot_take(const image_t *image, void **slot)
 {
-    import->theirs = dlsym(RTLD_DEFAULT, import->name);
-    if (import->theirs && !import->slot && slot_is_plain(image, *slot, import) &&
-        slot_write(slot, import->ours)) {
-        import->slot = slot;
+    import.theirs = dlsym(RTLD_DEFAULT, import.name);
+    if (import.theirs && !import.slot && slot_is_plain(image, *slot) && slot_write(slot, import.ours)) {
+        import.slot = slot;
     }
 }
 
@@ -177,7 +161,7 @@ static int image_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const char *name = strrchr(info->dlpi_name, '/');
     image_t image    = {0};
-    size_t table, i, k;
+    size_t table, i;
 
     (void)size;
     (void)arg;
@@ -191,10 +175,8 @@ static int image_visit(struct dl_phdr_info *info, size_t size, void *arg)
             const ElfW(Rela) *entry = &image.tables[table][i];
             const char *symbol = image.strings + image.symbols[ELF64_R_SYM(entry->r_info)].st_name;
 
-            for (k = 0; RELOCATES(ELF64_R_TYPE(entry->r_info)) && k < IMPORTS; k++) {
-                if (strcmp(symbol, imports[k].name) == 0) {
-                    slot_take(&image, (void **)(image.base + entry->r_offset), &imports[k]);
-                }
+            if (RELOCATES(ELF64_R_TYPE(entry->r_info)) && strcmp(symbol, import.name) == 0) {
+                slot_take(&image, (void **)(image.base + entry->r_offset));
             }
         }
     }
@@ -227,24 +209,13 @@ void kvl_ucx_sends_guard(void)
 
 bool kvl_ucx_sends_guarded(void)
 {
-    size_t k;
-
-    for (k = 0; k < IMPORTS; k++) {
-        if (!imports[k].slot) {
-            return false;
-        }
-    }
-    return true;
+    return import.slot != NULL;
 }
 
 __attribute__((destructor)) static void sends_give_back(void)
 {
-    size_t k;
-
-    for (k = 0; k < IMPORTS; k++) {
-        if (imports[k].slot && *imports[k].slot == imports[k].ours) {
-            (void)slot_write(imports[k].slot, imports[k].theirs);
-        }
-        imports[k].slot = NULL;
+    if (import.slot && *import.slot == import.ours) {
+        (void)slot_write(import.slot, import.theirs);
     }
+    import.slot = NULL;
 }

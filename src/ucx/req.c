@@ -121,16 +121,25 @@ static void req_finish(kvl_req_t *req, kvl_status_t status, req_class_t class)
     }
 }
 
+/* Nothing of an open endpoint is canceled by us: UCX does so when it hears from one of its connections that the
+ * peer went away, before it tells of that. */
+static kvl_status_t req_status(const kvl_req_t *req, ucs_status_t status)
+{
+    bool ours = !req->ep || req->ep->state == EP_CLOSED;
+
+    return status == UCS_ERR_CANCELED && !ours ? KVL_ERR_PEER : kvl_status_of(status);
+}
+
 static void data_completed(void *request, ucs_status_t status, void *user_data)
 {
     ucp_request_free(request);
-    req_finish(user_data, kvl_status_of(status), REQ_DATA);
+    req_finish(user_data, req_status(user_data, status), REQ_DATA);
 }
 
 static void ctrl_completed(void *request, ucs_status_t status, void *user_data)
 {
     ucp_request_free(request);
-    req_finish(user_data, kvl_status_of(status), REQ_CTRL);
+    req_finish(user_data, req_status(user_data, status), REQ_CTRL);
 }
 
 void kvl_am_received(void *request, ucs_status_t status, size_t length, void *user_data)
@@ -139,7 +148,7 @@ void kvl_am_received(void *request, ucs_status_t status, size_t length, void *us
 
     ucp_request_free(request);
     req->received = status == UCS_OK ? length : 0;
-    req_finish(req, kvl_status_of(status), REQ_DATA);
+    req_finish(req, req_status(req, status), REQ_DATA);
 }
 
 kvl_status_t kvl_req_posted(kvl_req_t *req, ucs_status_ptr_t result, req_class_t class)

@@ -236,10 +236,11 @@ kvl_status_t kvl_cache_session(kvl_cache_t *cache, kvl_session_info_t *info_p)
     }
     kvl_engine_enter(cache->engine);
     if (!kvl_cache_is_up(cache)) {
+        kvl_link_state_t state = kvl_link_state(cache->link);
+
         kvl_engine_leave(cache->engine);
         return kvl_error(KVL_ERR_UNREACHABLE, "cache: no session with %s (%s)",
-                         kvl_link_address(cache->link),
-                         kvl_link_state_name(kvl_link_state(cache->link)));
+                         kvl_link_address(cache->link), kvl_link_state_name(state));
     }
     terms             = kvl_link_terms(cache->link);
     info.depth        = terms->depth;

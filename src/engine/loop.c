@@ -131,7 +131,7 @@ void kvl_engine_leave(kvl_engine_t *engine)
 kvl_status_t kvl_engine_may_wait(kvl_engine_t *engine, const char *call)
 {
     if (engine->pid != getpid()) {
-        return kvl_error(KVL_ERR_INVALID, "%s: its engine is the parent's; a child of fork() makes its own",
+        return kvl_error(KVL_ERR_INVALID, "%s: its engine is the parent's, of no use in a child of fork()",
                          call);
     }
     if (kvl_engine_is_inside(engine)) {

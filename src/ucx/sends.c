@@ -36,16 +36,22 @@
 #define RELOCATES(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT)
 #endif
 
-static ssize_t sent(int fd, ssize_t result)
+#define IMPORT "sendmsg"
+
+typedef ssize_t (*sendmsg_func_t)(int fd, const struct msghdr *message, int flags);
+
+static sendmsg_func_t theirs; /* what libucs would call without us; constant once slot is set */
+static void **slot;           /* in libucs; NULL: not led through here */
+
+static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags)
 {
-    static _Thread_local int last_fd = -1;
+    static _Thread_local int last_fd = -1; /* of the last reset */
     static _Thread_local unsigned resets;
+    ssize_t result = theirs(fd, message, flags);
 
     if (result >= 0) {
         last_fd = fd == last_fd ? -1 : last_fd;
-        return result;
-    }
-    if (errno == ECONNRESET || errno == EPIPE) {
+    } else if (errno == ECONNRESET || errno == EPIPE) {
         resets  = fd == last_fd ? resets + 1 : 1;
         last_fd = fd;
         errno   = resets <= RESETS_IN_A_ROW ? EAGAIN : errno;
@@ -53,33 +59,16 @@ static ssize_t sent(int fd, ssize_t result)
     return result;
 }
 
-static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags);
-
-typedef struct {
-    const char *name;
-    void *ours, *theirs; /* theirs: what libucs would call without us; constant once slot is set */
-    void **slot;         /* in libucs; NULL: not led through here */
-} import_t;
-
-static import_t import = {.name = "sendmsg", .ours = (void *)sendmsg_later};
-
-static ssize_t sendmsg_later(int fd, const struct msghdr *message, int flags)
-{
-    ssize_t (*theirs)(int, const struct msghdr *, int) = import.theirs;
-
-    return sent(fd, theirs(fd, message, flags));
-}
-
-static bool slot_write(void **slot, void *value)
+static bool slot_write(void **at, void *value)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    void *begin    = (void *)((uintptr_t)slot & ~(page - 1));
+    void *begin    = (void *)((uintptr_t)at & ~(page - 1));
 
     /* read-only after loading where libucs was linked with -z now */
     if (mprotect(begin, page, PROT_READ | PROT_WRITE)) {
         return false;
     }
-    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -146,14 +135,14 @@ static bool slot_is_plain(const image_t *image, void *value)
 {
     uintptr_t address = (uintptr_t)value;
 
-    return value == import.theirs || (address >= image->base && address < image->end); /* not bound yet */
+    return value == (void *)theirs || (address >= image->base && address < image->end); /* not bound yet */
 }
 
-static void slot_take(const image_t *image, void **slot)
+static void slot_take(const image_t *image, void **at)
 {
-    import.theirs = dlsym(RTLD_DEFAULT, import.name);
-    if (import.theirs && !import.slot && slot_is_plain(image, *slot) && slot_write(slot, import.ours)) {
-        import.slot = slot;
+    theirs = (sendmsg_func_t)dlsym(RTLD_DEFAULT, IMPORT);
+    if (theirs && !slot && slot_is_plain(image, *at) && slot_write(at, (void *)sendmsg_later)) {
+        slot = at;
     }
 }
 
@@ -175,7 +164,7 @@ static int image_visit(struct dl_phdr_info *info, size_t size, void *arg)
             const ElfW(Rela) *entry = &image.tables[table][i];
             const char *symbol = image.strings + image.symbols[ELF64_R_SYM(entry->r_info)].st_name;
 
-            if (RELOCATES(ELF64_R_TYPE(entry->r_info)) && strcmp(symbol, import.name) == 0) {
+            if (RELOCATES(ELF64_R_TYPE(entry->r_info)) && strcmp(symbol, IMPORT) == 0) {
                 slot_take(&image, (void **)(image.base + entry->r_offset));
             }
         }
@@ -209,13 +198,13 @@ void kvl_ucx_sends_guard(void)
 
 bool kvl_ucx_sends_guarded(void)
 {
-    return import.slot != NULL;
+    return slot != NULL;
 }
 
 __attribute__((destructor)) static void sends_give_back(void)
 {
-    if (import.slot && *import.slot == import.ours) {
-        (void)slot_write(import.slot, import.theirs);
+    if (slot && *slot == (void *)sendmsg_later) {
+        (void)slot_write(slot, (void *)theirs);
     }
-    import.slot = NULL;
+    slot = NULL;
 }

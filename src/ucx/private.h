@@ -51,8 +51,12 @@ struct kvl_worker {
     kvl_list_t reqs;                           /* engine thread only: kvl_req_t that are not done */
     bool ended;                                /* destroyed, all but this object: it has endpoints */
     kvl_list_t closing;                        /* eps whose graceful close can go on */
+    kvl_list_t waiting;                        /* kvl_req_t: flushes that wait for others to end */
+    unsigned flushes;                          /* under way */
     kvl_list_t retired;                        /* listeners that accept nothing any more */
     kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
+    kvl_list_t peers;                          /* all workers of the process; events.c has the lock */
+    uint64_t closes;                           /* that its last progress came after; by its own thread */
 };
 
 /* open: ops are accepted. draining: a graceful close waits for requests. flushing: ... for its
@@ -121,6 +125,14 @@ void kvl_ucx_listeners_free(kvl_worker_t *worker);
 void kvl_ucx_listener_guard(kvl_ucx_listener_t *listener);
 void kvl_ucx_listener_admit(kvl_ucx_listener_t *listener, const struct sockaddr_storage *peer);
 void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener);
+
+/* ---- events.c ---- */
+/* Between these two, numbers of sockets wait for the worker. */
+void kvl_events_watch(kvl_worker_t *worker);
+void kvl_events_unwatch(kvl_worker_t *worker);
+/* How many sockets were closed; and after a progress of the worker, how many there were before it. */
+uint64_t kvl_events_closes(void);
+void kvl_events_seen(kvl_worker_t *worker, uint64_t seen);
 
 /* ---- status.c ---- */
 kvl_status_t kvl_status_of(ucs_status_t status);

@@ -60,6 +60,7 @@ kvl_status_t kvl_ucx_check(void)
     }
     (void)kvl_ucx_connections_max(); /* before the first worker */
     kvl_ucx_sends_guard();
+    kvl_ucx_events_guard();
     return KVL_OK;
 }
 

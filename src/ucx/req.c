@@ -28,6 +28,7 @@ void kvl_req_param(ucp_request_param_t *param, kvl_req_t *req, req_class_t class
 void kvl_req_begin(kvl_req_t *req, kvl_worker_t *worker, kvl_ep_t *ep)
 {
     req->ep       = ep;
+    req->flushes  = NULL;
     req->receives = false;
     req->received = 0;
     req->posting  = true;
@@ -41,6 +42,9 @@ void kvl_req_begin(kvl_req_t *req, kvl_worker_t *worker, kvl_ep_t *ep)
 static void req_end(kvl_req_t *req)
 {
     kvl_list_remove(&req->link);
+    if (req->flushes) {
+        req->flushes->flushes--;
+    }
     if (req->ep) {
         req->ep->pending--;
         req->ep->receiving -= req->receives;

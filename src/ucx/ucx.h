@@ -38,6 +38,7 @@ struct kvl_req {
     kvl_timer_t timer; /* fault ep.complete:delay */
     kvl_ep_t *ep;         /* NULL: of a worker */
     kvl_list_t link;      /* in its worker, until it is done */
+    kvl_worker_t *flushes; /* all of it; NULL: another request */
     bool receives;        /* waits for the peer's bytes */
     bool posting;         /* inside of the call into UCP */
     kvl_status_t delayed; /* status that waits for the timer or for the call to return */
@@ -62,6 +63,9 @@ kvl_status_t kvl_ucx_check(void);
 /* From here on UCX hears of a connection that was reset from recv() alone (sends.c). kvl_ucx_check() does it. */
 void kvl_ucx_sends_guard(void);
 bool kvl_ucx_sends_guarded(void); /* false: libucs could not be changed */
+/* From here on old events of a connection meet no other one (events.c). kvl_ucx_check() does it. */
+void kvl_ucx_events_guard(void);
+bool kvl_ucx_events_guarded(void); /* false: libuct could not be changed */
 /* true if UCX_MEM_MMAP_HOOK_MODE=none: two starts at once cannot deadlock in UCX then. UCX reads it
  * when it is loaded, so tools set it and run themselves again. Thread: any. */
 bool kvl_ucx_hooks_quiet(void);

@@ -13,7 +13,8 @@
 /* A worker is one lane on one rail. It is SERIALIZED: any thread may touch it, one at a time, and
  * the engine sees to that. kvl_worker_wake() is the exception that UCX allows from anywhere. */
 
-#define SETTLE_MS 100
+#define SETTLE_MS   100
+#define FLUSHES_MAX 32 /* each holds an endpoint; UCX counts who does in 8 bits, and aborts at 255 */
 
 static kvl_status_t worker_handlers(kvl_worker_t *worker)
 {
@@ -88,6 +89,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
     worker->needs_memh = kvl_ucx_api() >= UCP_VERSION(1, 14);
     worker->proto_v2   = kvl_options_proto_v2(context->options);
     kvl_list_init(&worker->closing);
+    kvl_list_init(&worker->waiting);
     kvl_list_init(&worker->retired);
     kvl_list_init(&worker->reqs);
     for (size_t i = 0; i < KVL_EP_BUCKETS; i++) {
@@ -102,6 +104,7 @@ kvl_status_t kvl_worker_create(kvl_context_t *context, const kvl_worker_params_t
         goto err_destroy;
     }
     context->workers++;
+    kvl_events_watch(worker);
     *worker_p = worker;
     return KVL_OK;
 
@@ -143,7 +146,9 @@ void kvl_worker_destroy(kvl_worker_t *worker)
     } else {
         worker->context->haunted = true;
     }
+    kvl_events_unwatch(worker);
     worker->context->workers--;
+    kvl_list_splice_back(&worker->reqs, &worker->waiting);
     while (!kvl_list_empty(&worker->reqs)) {
         kvl_req_abandon(kvl_container(worker->reqs.next, kvl_req_t, link));
     }
@@ -153,10 +158,61 @@ void kvl_worker_destroy(kvl_worker_t *worker)
     }
 }
 
+/* @a req was begun */
+static kvl_status_t worker_flush(kvl_worker_t *worker, kvl_req_t *req)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t result;
+
+    kvl_req_param(&param, req, REQ_CTRL);
+    req->flushes = worker;
+    worker->flushes++;
+    result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
+                             : ucp_worker_flush_nbx(worker->ucp, &param);
+    return kvl_req_posted(req, result, REQ_CTRL);
+}
+
+kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
+{
+    kvl_req_begin(req, worker, NULL);
+    if (worker->flushes < FLUSHES_MAX) {
+        return worker_flush(worker, req);
+    }
+    kvl_list_remove(&req->link);
+    kvl_list_push_back(&worker->waiting, &req->link);
+    return KVL_INPROGRESS;
+}
+
+/* flushes that waited go on */
+static unsigned worker_flush_waiting(kvl_worker_t *worker)
+{
+    unsigned count = 0;
+
+    while (worker->flushes < FLUSHES_MAX && !kvl_list_empty(&worker->waiting)) {
+        kvl_req_t *req = kvl_container(kvl_list_pop_front(&worker->waiting), kvl_req_t, link);
+        kvl_status_t status;
+
+        kvl_list_push_back(&worker->reqs, &req->link);
+        status = worker_flush(worker, req);
+        if (status != KVL_INPROGRESS) {
+            req->done(req, status);
+        }
+        count++;
+    }
+    return count;
+}
+
 unsigned kvl_worker_progress(kvl_worker_t *worker)
 {
-    unsigned count = ucp_worker_progress(worker->ucp);
+    uint64_t closes = kvl_events_closes();
+    unsigned count  = ucp_worker_progress(worker->ucp);
 
+    if (closes != worker->closes) {
+        kvl_events_seen(worker, closes);
+    }
+    if (!kvl_list_empty(&worker->waiting)) {
+        count += worker_flush_waiting(worker);
+    }
     return kvl_list_empty(&worker->closing) ? count : count + kvl_ep_close_settled(worker);
 }
 
@@ -217,16 +273,4 @@ unsigned kvl_worker_sends(const kvl_worker_t *worker)
 
     (void)worker_count(worker, &sends);
     return sends;
-}
-
-kvl_status_t kvl_worker_flush(kvl_worker_t *worker, kvl_req_t *req)
-{
-    ucp_request_param_t param;
-    ucs_status_ptr_t result;
-
-    kvl_req_param(&param, req, REQ_CTRL);
-    kvl_req_begin(req, worker, NULL);
-    result = kvl_ucp_fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR)
-                             : ucp_worker_flush_nbx(worker->ucp, &param);
-    return kvl_req_posted(req, result, REQ_CTRL);
 }

@@ -31,19 +31,6 @@ TEST(ucx_life, carries_the_client_id_to_the_listener)
     pair_close(&pair);
 }
 
-/* what comes of it: test/system/trouble_reset.c */
-TEST(ucx_life, has_the_sends_of_ucx_led_through_kvlane)
-{
-    pair_t pair;
-
-#if !defined(__x86_64__) && !defined(__aarch64__)
-    SKIP("only on x86_64 and aarch64");
-#endif
-    REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);
-    CHECK(kvl_ucx_sends_guarded());
-    pair_close(&pair);
-}
-
 TEST(ucx_life, fails_to_connect_where_nobody_listens)
 {
     pair_t pair;

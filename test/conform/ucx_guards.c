@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "conform/pair.h"
+#include "shim/shim.h"
+
+/* What kvlane keeps from UCX, or UCX from. */
+
+/* what comes of it: test/system/trouble_reset.c, trouble_events.c */
+TEST(ucx_guards, have_the_sends_and_sockets_of_ucx_led_through_kvlane)
+{
+    pair_t pair;
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+    SKIP("only on x86_64 and aarch64");
+#endif
+    REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);
+    CHECK(kvl_ucx_sends_guarded());
+    CHECK(kvl_ucx_events_guarded());
+    pair_close(&pair);
+}
+
+/* UCX counts in 8 bits how many hold an endpoint, and each flush of its worker does */
+TEST(ucx_guards, bound_the_flushes_of_a_worker_that_are_under_way)
+{
+    enum { FLUSHES = 400 };
+    static waiter_t flushes[FLUSHES];
+    kvl_status_t statuses[FLUSHES];
+    kvl_ep_params_t params = {.arg = flushes};
+    pair_t pair;
+    unsigned i, done = 0;
+
+    /* to a peer that does not move */
+    REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);
+    params.worker = pair.worker_a;
+    REQUIRE(kvl_ep_connect(&params, &pair.addr, &pair.a[0]) == KVL_OK);
+    for (i = 0; i < FLUSHES; i++) {
+        waiter_init(&flushes[i]);
+        statuses[i] = kvl_worker_flush(pair.worker_a, &flushes[i].req);
+        done += statuses[i] != KVL_INPROGRESS;
+    }
+    CHECK_EQ(done, 0);
+    pair_end(&pair, pair.a[0]);
+    pair.a[0] = NULL;
+    for (i = 0; i < FLUSHES; i++) {
+        (void)pair_wait(&pair, &flushes[i], statuses[i]);
+        CHECK_EQ(flushes[i].done, 1);
+    }
+    pair_close(&pair);
+}

@@ -90,7 +90,8 @@ KVL_API unsigned kvl_engine_progress(kvl_engine_t *engine);
 /**
  * A file descriptor that is readable when a batch without a callback has completed, or (with
  * KVLANE_PROGRESS=caller) when kvl_engine_progress() has work. Owned by the engine. Level
- * triggered; kvl_engine_clear_event() resets it before the batches are tested.
+ * triggered; kvl_engine_clear_event() resets it before the batches are tested. Unless the caller drives the engine
+ * it is an eventfd(2): writing to it makes it readable.
  */
 KVL_API int kvl_engine_event_fd(kvl_engine_t *engine);
 KVL_API void kvl_engine_clear_event(kvl_engine_t *engine);

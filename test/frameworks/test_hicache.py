@@ -258,7 +258,7 @@ class Contract(Stage):
         self.assertEqual(backend.batch_get_v1(["a", "b"], at), [True, False])
         self.assertEqual(backend.batch_exists(["a", "b"]), 1)
         later = time.monotonic() + 7201
-        with mock.patch("kvlane_hicache.health.time", monotonic=lambda: later):
+        with mock.patch("kvlane.connector.health.time", monotonic=lambda: later):
             self.assertEqual(backend.batch_exists(["a", "b"]), 2)
         self.assertEqual(backend.batch_get_v1(["b"], at[PAGE:]), [False])
         self.assertEqual(backend.batch_set_v1(["b"], at[PAGE:]), [True])  # a put makes up for it

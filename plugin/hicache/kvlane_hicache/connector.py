@@ -8,7 +8,6 @@ logged and is a miss.
 from __future__ import annotations
 
 import functools
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -16,20 +15,16 @@ from typing import Any, TypeVar
 import kvlane
 import torch
 from kvlane import Op, Status
+from kvlane.connector import Client
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolTransferResult
 
-from . import prefix
-from .health import Health, Lost
+from . import options, prefix
 from .keys import Keys
-from .options import Options
 from .pages import TAG_BYTES, Page, Pool, Regions, Tags, order_of, reordered, tag
 from .stats import Stats
 
-logger = logging.getLogger(__name__)
 KV = "kv"
 _EXISTS_MAX = 65536  # keys of one batch
-# a get ended so, and will again: the bytes came and are not what they should be, or could not come
-_SPOILED = (Status.OK, Status.LENGTH, Status.CHECKSUM)
 R = TypeVar("R")
 
 
@@ -42,7 +37,7 @@ def never_raises(fallback: Callable[..., R]) -> Callable[[Callable[..., R]], Cal
             try:
                 return method(self, *arguments, **named)
             except Exception as why:
-                self._complain(method.__name__, why)
+                self._client.complain(method.__name__, why)
                 return fallback(*arguments, **named)
 
         return guarded
@@ -61,29 +56,15 @@ def _no_pages(transfers: Sequence[Any], *_: Any, **__: Any) -> dict[Any, list[bo
 class KvlaneHiCache(HiCacheStorage):
     def __init__(self, storage_config: Any, kwargs: Any = None, **more: Any) -> None:
         extra = getattr(storage_config, "extra_config", None) or {}
-        self._options = Options.parse(extra)
+        self._options = options.parse(extra)
         self._keys = Keys(storage_config)
         if self._keys.split > 1 and not extra.get("interface_v1"):
             raise ValueError('kvlane: "tp_lcm_size" needs "interface_v1": 1')
-        settings = self._options.engine_settings(_ranks(storage_config))
-        self._engine = kvlane.Engine(settings, address=self._options.node)
-        try:
-            self._cache = kvlane.Cache(self._engine, self._options.node)
-        except BaseException:
-            self._engine.close()
-            raise
-        self._regions = Regions(self._engine)
+        self._client = Client(self._options, _ranks(storage_config))
+        self._cache = self._client.cache
+        self._regions = Regions(self._client.engine)
         self._pools: dict[str, Pool] = {}
-        self._health = Health(self._cache, self._options.node, self._options.exists_timeout)
-        self._lost = Lost(self._options.negative_ttl)
-        self._said: dict[str, float] = {}
         self.stats = Stats(getattr(storage_config, "enable_storage_metrics", False))
-        try:
-            self._cache.connect(self._options.connect_timeout)
-            logger.info("kvlane: %s, %s", self._options.node, self._cache.session())
-        except kvlane.Error as why:
-            self._health.fell()
-            logger.warning("kvlane: %s; until it is there every page is a miss", why)
 
     # -- set-up
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
@@ -97,12 +78,11 @@ class KvlaneHiCache(HiCacheStorage):
         pass
 
     def close(self) -> None:
-        self._health.close()
-        self._engine.close()
+        self._client.close()
 
     def clear(self) -> None:
         """A node is shared: its pages stay. What this process believes of them is forgotten."""
-        self._lost.clear()
+        self._client.lost.clear()
 
     def get_stats(self) -> Any:
         """SGLang's StorageMetrics, with `funnel` beside its own lists: counts of each pool."""
@@ -110,7 +90,7 @@ class KvlaneHiCache(HiCacheStorage):
 
     def session(self) -> kvlane.Session:
         """What is in force with the node: depth, endpoints, transports."""
-        return self._cache.session()
+        return self._client.session()
 
     # -- exists
     @never_raises(lambda *_, **__: False)
@@ -133,9 +113,9 @@ class KvlaneHiCache(HiCacheStorage):
     def _present(self, names: list[str], hashes: Sequence[str]) -> dict[str, list[bool]]:
         """Of each pool, which pages there are: one question for all."""
         keys = {name: self._keys.of(self._pools[name], hashes) for name in names}
-        ask = self._lost.without(dict.fromkeys(key for name in names for key in keys[name]))
+        ask = self._client.lost.without(dict.fromkeys(key for name in names for key in keys[name]))
         found: set[bytes] = set()
-        if self._health.up():
+        if self._client.health.up():
             for start in range(0, len(ask), _EXISTS_MAX):
                 part = ask[start : start + _EXISTS_MAX]
                 columns = kvlane.Columns(part, (), (), [0] * len(part))
@@ -172,7 +152,7 @@ class KvlaneHiCache(HiCacheStorage):
             try:
                 results[transfer.name] = self._move(op, self._pools[str(transfer.name)], keys, transfer.host_indices)
             except Exception as why:  # of this pool alone
-                self._complain(f"{op.name.lower()} of {transfer.name}", why)
+                self._client.complain(f"{op.name.lower()} of {transfer.name}", why)
                 results[transfer.name] = [False] * len(keys)
         return results
 
@@ -182,7 +162,7 @@ class KvlaneHiCache(HiCacheStorage):
         if not pool.fits(len(hashes), indices):
             told = "none" if indices is None else str(len(indices))
             raise ValueError(f"{len(hashes)} pages of {pool.page_size}; indices: {told}")
-        if not self._health.up():
+        if not self._client.health.up():
             return [False] * len(hashes)
         if not pool.in_place:
             return self._move_flat(op, pool, hashes, indices[:: pool.page_size].tolist())
@@ -213,7 +193,7 @@ class KvlaneHiCache(HiCacheStorage):
         if op == Op.GET:
             for i, page in enumerate(places):
                 good[i] = good[i] and pool.put_in_order(page, bytes(tags.memory[i * TAG_BYTES : (i + 1) * TAG_BYTES]))
-        self._learn(op, keys, good, batch)
+        self._client.learn(op, keys, good, batch)
         return good
 
     # -- v0, and pools whose pages cannot be had in place: values of their own, by copy
@@ -246,60 +226,36 @@ class KvlaneHiCache(HiCacheStorage):
         return [page is not None for page in pages]
 
     def _get_flat(self, pool: Pool, hashes: Sequence[str], targets: Sequence[Any]) -> list[Any]:
-        if not hashes or not self._health.up():
+        if not hashes or not self._client.health.up():
             return [None] * len(hashes)
         keys = self._keys.of(pool, hashes)
         tags = [bytearray(TAG_BYTES) for _ in keys]
         items = [(key, [target, text]) for key, target, text in zip(keys, targets, tags, strict=True)]
         start = time.monotonic()
-        batch = self._settle(self._cache.finish(self._cache.submit(Op.GET, items, self._options.get_timeout)))
+        batch = self._client.settle(self._cache.finish(self._cache.submit(Op.GET, items, self._options.get_timeout)))
         good = [
             status == Status.OK and _flat_in_order(pool, target, bytes(text))
             for status, target, text in zip(batch.statuses, targets, tags)
         ]
-        self._learn(Op.GET, keys, good, batch)
+        self._client.learn(Op.GET, keys, good, batch)
         self.stats.moved(Op.GET, pool.name, len(keys), sum(good), _bytes(targets, good), time.monotonic() - start)
         return [target if ok else None for target, ok in zip(targets, good)]
 
     def _set_flat(self, pool: Pool, hashes: Sequence[str], values: Sequence[Any]) -> list[bool]:
-        if not hashes or not self._health.up():
+        if not hashes or not self._client.health.up():
             return [False] * len(hashes)
         keys, text = self._keys.of(pool, hashes), tag(pool.flat_order)
         values = [value.contiguous() for value in values]
         items = [(key, [value, text]) for key, value in zip(keys, values, strict=True)]
         start = time.monotonic()
-        batch = self._settle(self._cache.finish(self._cache.submit(Op.PUT, items, self._options.put_timeout)))
+        batch = self._client.settle(self._cache.finish(self._cache.submit(Op.PUT, items, self._options.put_timeout)))
         good = [status == Status.OK for status in batch.statuses]
-        self._learn(Op.PUT, keys, good, batch)
+        self._client.learn(Op.PUT, keys, good, batch)
         self.stats.moved(Op.PUT, pool.name, len(keys), sum(good), _bytes(values, good), time.monotonic() - start)
         return good
 
-    # -- what a batch teaches
     def _run(self, op: Op, columns: kvlane.Columns, timeout: float, keep: Any = None) -> kvlane.Batch:
-        return self._settle(self._cache.finish(self._cache.submit_columns(op, columns, timeout, keep)))
-
-    def _settle(self, batch: kvlane.Batch) -> kvlane.Batch:
-        why = batch.error
-        if why is not None and not isinstance(why, kvlane.ItemError):
-            self._complain("batch", why)
-            if isinstance(why, (kvlane.PeerError, kvlane.errors.TimedOut)):
-                self._health.fell()
-        return batch
-
-    def _learn(self, op: Op, keys: Sequence[bytes], good: Sequence[bool], batch: kvlane.Batch) -> None:
-        """A page that is there and cannot be read counts as absent for a while; a put makes up for it."""
-        if op == Op.PUT:
-            self._lost.forget(key for key, ok in zip(keys, good) if ok)
-        elif not all(good):
-            bad = zip(keys, good, batch.statuses)
-            self._lost.remember([key for key, ok, status in bad if not ok and status in _SPOILED])
-
-    def _complain(self, what: str, why: Exception) -> None:
-        """Each kind of trouble once in ten seconds."""
-        kind, now = f"{what} {type(why).__name__}", time.monotonic()
-        if now >= self._said.get(kind, 0):
-            self._said[kind] = now + 10
-            logger.warning("kvlane: %s: %s: %s", what, type(why).__name__, why)
+        return self._client.settle(self._cache.finish(self._cache.submit_columns(op, columns, timeout, keep)))
 
 
 def _whole(parts: Sequence[bool], split: int) -> list[bool]:

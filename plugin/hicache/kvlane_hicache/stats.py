@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from kvlane import Op
+from kvlane.connector import Funnel
 
 
 def _no_samples() -> dict[Op, deque[tuple[int, float]]]:
@@ -16,34 +17,24 @@ def _no_samples() -> dict[Op, deque[tuple[int, float]]]:
 
 
 class Stats:
-    FIELDS = ("queried", "hit", "get_pages", "get_ok", "get_bytes", "put_pages", "put_ok", "put_bytes")
-
     def __init__(self, metrics: bool) -> None:
+        self._funnel = Funnel()
         self._lock = threading.Lock()
-        self._pools: dict[str, dict[str, int]] = {}
         self._metrics = metrics
         self._samples = _no_samples()
 
-    def _add(self, pool: str, **values: int) -> None:
-        row = self._pools.setdefault(pool, dict.fromkeys(self.FIELDS, 0))
-        for name, value in values.items():
-            row[name] += value
-
     def queried(self, pool: str, pages: int, hit: int) -> None:
-        with self._lock:
-            self._add(pool, queried=pages, hit=hit)
+        self._funnel.queried(pool, pages, hit)
 
     def moved(self, op: Op, pool: str, pages: int, ok: int, size: int, seconds: float) -> None:
-        with self._lock:
-            verb = op.name.lower()
-            self._add(pool, **{f"{verb}_pages": pages, f"{verb}_ok": ok, f"{verb}_bytes": size})
-            if self._metrics and ok:
+        self._funnel.moved(op, pool, pages, ok, size)
+        if self._metrics and ok:
+            with self._lock:
                 self._samples[op].append((ok, size / 1e9 / max(seconds, 1e-9)))
 
     @property
     def funnel(self) -> dict[str, dict[str, int]]:
-        with self._lock:
-            return {pool: dict(row) for pool, row in self._pools.items()}
+        return self._funnel.rows()
 
     def take(self) -> Any:
         """SGLang's StorageMetrics of the time since the last call; `funnel` since the start."""

@@ -24,7 +24,7 @@ from .errors import BatchError, Error, ItemError, PeerError, RailError, Status
 from .library import VERSION as __version__
 from .library import lib as _lib
 from .library import library_path, text_of as _text_of, version
-from .memory import Region, Segment
+from .memory import AddressRange, Region, Segment
 
 
 def ucx() -> tuple[str, str]:
@@ -33,6 +33,7 @@ def ucx() -> tuple[str, str]:
 
 
 __all__ = [
+    "AddressRange",
     "Batch",
     "BatchError",
     "Cache",

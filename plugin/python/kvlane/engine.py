@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from ctypes import byref, c_void_p, create_string_buffer
 from typing import Any
 
 from .batch import Batch
-from .errors import Closed
+from .errors import Closed, Unsupported
 from .handle import Handle
 from .library import EngineParams, NodeParams, check, lib, text_of
 from .memory import Region
@@ -70,7 +71,7 @@ class Engine(Handle):
         _engines.add(self)
 
     def register(self, buffer: Any) -> Region:
-        """Registers a writable buffer: the buffer protocol, data_ptr() or __cuda_array_interface__."""
+        """Registers a writable buffer: the buffer protocol, data_ptr(), __cuda_array_interface__, AddressRange."""
         return Region(self, buffer)
 
     def event_fd(self) -> int:
@@ -80,6 +81,15 @@ class Engine(Handle):
         other.
         """
         return int(self._call(lib.kvl_engine_event_fd))
+
+    def set_event(self) -> None:
+        """Makes the event fd readable, for an end of the caller's own that whoever waits there shall see.
+
+        Unsupported with KVLANE_PROGRESS=caller.
+        """
+        if self._by_caller:
+            raise Unsupported("set_event() is not for KVLANE_PROGRESS=caller: who drives the engine knows what ended")
+        self._call(lambda pointer: os.eventfd_write(lib.kvl_engine_event_fd(pointer), 1))
 
     def clear_event(self) -> None:
         self._call(lib.kvl_engine_clear_event)

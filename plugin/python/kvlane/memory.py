@@ -45,6 +45,13 @@ _release_buffer.restype = None
 _SIMPLE, _WRITABLE = 0, 1
 
 
+class AddressRange(NamedTuple):
+    """Memory known by its place alone, as some frameworks hand it over; they keep it there."""
+
+    address: int
+    length: int
+
+
 class View:
     """Contiguous bytes of an object, held in place while this lives."""
 
@@ -53,7 +60,9 @@ class View:
     def __init__(self, owner: Any, writable: bool) -> None:
         self._buffer: _PyBuffer | None = None
         self._owner = owner
-        if _has_buffer(owner):
+        if isinstance(owner, AddressRange):
+            self.address, self.length = owner
+        elif _has_buffer(owner):
             self.address, self.length = self._take(owner, writable)
         elif getattr(owner, "__cuda_array_interface__", None) is not None:
             self.address, self.length = _cuda_array(owner, writable)

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-import kvlane
-from kvlane import Op, Status
+from ..batch import Batch
+from ..cache import Cache, Op
+from ..errors import Error, Status
 
 logger = logging.getLogger(__name__)
 _LOST_MAX = 65536
@@ -23,11 +24,11 @@ class Health:
     one for a node that is stopped.
     """
 
-    def __init__(self, cache: kvlane.Cache, node: str, timeout: float) -> None:
+    def __init__(self, cache: Cache, node: str, timeout: float) -> None:
         self._cache, self._node, self._timeout = cache, node, timeout
         self._lock = threading.Lock()
         self._down = False
-        self._question: kvlane.Batch | None = None
+        self._question: Batch | None = None
 
     def fell(self) -> None:
         self._down = True
@@ -55,7 +56,7 @@ class Health:
     def _ask(self) -> None:
         try:
             self._question = self._cache.submit(Op.EXISTS, ["are you there"], self._timeout)
-        except kvlane.Error:  # known to be unreachable, or closed
+        except Error:  # known to be unreachable, or closed
             pass
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 import lmcache_cpu as cpu
 import torch
 from lmcache_cpu import FORMS, adapter, connector, keys, load, lookup, objects, spec, store
-from support import SRC, Kvlaned
+from support import SRC, Kvlaned, NodeStage
 
 import kvlane
 import kvlane_lmcache
@@ -34,16 +34,8 @@ def filled(count: int, size: int = SIZE) -> torch.Tensor:
     return arena
 
 
-class Stage(unittest.TestCase):
-    node: Kvlaned
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.node = Kvlaned("256M")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.node.kill()
+class Stage(NodeStage):
+    memory = "256M"
 
     def adapter(self, form: str, arena: torch.Tensor | None = None, **params: Any) -> Any:
         made = adapter(spec(form, self.node.address, **params), arena)
@@ -87,8 +79,10 @@ class Moves(Stage):
             self.assertEqual(lookup(reader, names), [True] * 4)
             self.assertEqual(load(reader, names, back), [True] * 4)
             self.assertTrue(torch.equal(arena[: 4 * SIZE], arena[4 * SIZE :]))
-            for changes in ({"cache_salt": "other"}, {"object_group_id": 1}, {"kv_rank": 0}, {"model_name": "another"}):
-                self.assertEqual(lookup(reader, keys(f"from {form}", 4, **{"cache_salt": "salt"} | changes)), [False] * 4)
+            others = [{"cache_salt": "other"}, {"object_group_id": 1}, {"kv_rank": 0}, {"model_name": "another"}]
+            for changes in others:
+                other_names = keys(f"from {form}", 4, **{"cache_salt": "salt"} | changes)
+                self.assertEqual(lookup(reader, other_names), [False] * 4)
 
     def test_a_name_too_long_for_a_node_is_still_its_own(self) -> None:
         made = self.adapter("plugin")
@@ -203,7 +197,7 @@ class Contract(Stage):
             (made.submit_batch_exists, (["a"],), (True, "", [False])),
         ):
             with self.subTest(submit=submit.__name__, arguments=str(arguments)[:60]):
-                ok, why, flags = self.drained(made, submit(*arguments))  # type: ignore[operator]
+                ok, why, flags = self.drained(made, submit(*arguments))
                 self.assertEqual((ok, flags), (want[0], want[2]))
                 self.assertRegex(why, want[1] or "^$")
         self.assertEqual(made.drain_completions(), [])
@@ -211,6 +205,18 @@ class Contract(Stage):
         self.assertGreater(made.submit_batch_exists(["a"]), 0)
         self.assertEqual(made.drain_completions(), [])
         made.close()
+
+    def test_a_failure_without_a_text_is_one(self) -> None:
+        made = kvlane_lmcache.KvlaneConnector(node=self.node.address)
+        self.addCleanup(made.close)
+        value = memoryview(bytearray(100))
+        with mock.patch.object(made._cache, "submit", side_effect=MemoryError()):
+            future = made.submit_batch_set(["no text"], [value])
+        self.assertEqual(self.drained(made, future), (False, "MemoryError: ", None))
+        future = made.submit_batch_set(["no text"], [value])
+        cpu.readable(made.event_fd())
+        with mock.patch.object(kvlane.Batch, "statuses", new_callable=mock.PropertyMock, side_effect=MemoryError()):
+            self.assertEqual(made.drain_completions(), [(future, False, "MemoryError: ", None)])
 
     def test_a_batch_that_ends_before_it_is_noted_is_not_lost(self) -> None:
         made = kvlane_lmcache.KvlaneConnector(node=self.node.address)
@@ -229,7 +235,8 @@ class Contract(Stage):
         self.assertEqual(self.drained(made, future), (True, "", [False]))
 
     def test_a_deadline_is_for_a_gib(self) -> None:
-        made = kvlane_lmcache.KvlaneConnector(node=self.node.address, get_timeout=2.0, put_timeout=7.0, exists_timeout=0.5)
+        timeouts = {"get_timeout": 2.0, "put_timeout": 7.0, "exists_timeout": 0.5}
+        made = kvlane_lmcache.KvlaneConnector(node=self.node.address, **timeouts)
         self.addCleanup(made.close)
         asked: list[float] = []
 
@@ -237,7 +244,8 @@ class Contract(Stage):
             asked.append(timeout)
             raise kvlane.errors.Busy("not here")
 
-        with mmap.mmap(-1, 3 << 30) as memory, memoryview(memory) as large, mock.patch.object(made._cache, "submit", submit):
+        replaced = mock.patch.object(made._cache, "submit", submit)
+        with replaced, mmap.mmap(-1, 3 << 30) as memory, memoryview(memory) as large:
             small = large[:10]
             made.submit_batch_get(["a"], [small])
             made.submit_batch_set(["a"], [small])

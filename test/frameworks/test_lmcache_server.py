@@ -28,8 +28,8 @@ class Manager:
     """LMCache's: L1 in DRAM, controllers that store and prefetch; and ours behind it."""
 
     def __init__(self, adapter: dict[str, Any]) -> None:
-        how = ["--l1-size-gb", "0.125", "--eviction-policy", "LRU", "--no-l1-use-lazy", "--l2-adapter", json.dumps(adapter)]
-        self.real = StorageManager(parse_args(how))
+        how = "--l1-size-gb 0.125 --eviction-policy LRU --no-l1-use-lazy --l2-adapter".split()
+        self.real = StorageManager(parse_args([*how, json.dumps(adapter)]))
         (self.adapter,) = self.real._l2_adapters.values()
 
     def write(self, keys: list[Any], seed: int) -> dict[Any, torch.Tensor]:
@@ -162,8 +162,8 @@ class Tools(unittest.TestCase):
         with Kvlaned("512M") as node:
             for form in FORMS:
                 with self.subTest(form):
-                    run = ["-m", "lmcache.cli.main", "bench", "l2", "--l2-adapter", json.dumps(spec(form, node.address))]
-                    said = self.lmcache(*run, *how.split())
+                    with_us = ["--l2-adapter", json.dumps(spec(form, node.address))]
+                    said = self.lmcache("-m", "lmcache.cli.main", "bench", "l2", *how.split(), *with_us)
                     self.assertIn("All 128 keys data verified OK", said)
                     self.assertEqual(re.findall(r"Actual hit rate: +([\d.]+)", said), ["1.00"])
 

@@ -21,7 +21,8 @@ SHORT = {"exists_timeout": 0.5, "get_timeout": 0.5, "put_timeout": 0.5}
 def arena_of(seed: int, parts: int = 2) -> torch.Tensor:
     """N objects of noise, and room for `parts` - 1 times as many."""
     arena = torch.zeros(parts * N * SIZE, dtype=torch.uint8)
-    arena[: N * SIZE] = torch.randint(0, 238, (N * SIZE,), generator=torch.Generator().manual_seed(seed)).to(torch.uint8)
+    noise = torch.Generator().manual_seed(seed)
+    arena[: N * SIZE] = torch.randint(0, 238, (N * SIZE,), generator=noise, dtype=torch.uint8)
     return arena
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import unittest
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -82,6 +83,21 @@ class Kvlaned:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+class NodeStage(unittest.TestCase):
+    """Tests that share a node."""
+
+    memory = "64M"
+    node: Kvlaned
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.node = Kvlaned(cls.memory)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.node.kill()
 
 
 def python(script: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import threading
 import unittest
 from typing import Any
 
-from support import Kvlaned
+from support import NodeStage
 
 import kvlane
 from kvlane import Op, Status
@@ -20,17 +20,7 @@ RAILS = {"shm": "auto", "tcp": "tcp"}
 TRANSPORTS = {"shm": {"posix", "sysv"}, "tcp": {"tcp"}}
 
 
-class Stage(unittest.TestCase):
-    node: Kvlaned
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.node = Kvlaned()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.node.kill()
-
+class Stage(NodeStage):
     def client(self, **settings: object) -> tuple[kvlane.Engine, kvlane.Cache]:
         engine = kvlane.Engine({f"KVLANE_{k}": v for k, v in settings.items()}, address=self.node.address)
         self.addCleanup(engine.close)
@@ -103,7 +93,8 @@ class Roundtrip(Stage):
 
         six = b"\1\0\2\0\3\0"
         _, cache = self.client()
-        kinds = [six, bytearray(six), memoryview(b"x" + six + b"x")[1:7], array.array("h", [1, 2, 3]), Tensor()]
+        kinds: list[Any] = [six, bytearray(six), memoryview(b"x" + six + b"x")[1:7], array.array("h", [1, 2, 3]), Tensor()]
+        kinds.append(kvlane.AddressRange(kinds[-1].data_ptr(), 6))
         for kind in kinds:
             with self.subTest(type(kind).__name__):
                 cache.put({"kind": kind}, timeout=20)
@@ -298,6 +289,21 @@ class Waiting(Stage):
             self.assertTrue(select.select([fd], [], [], 20)[0])
             engine.clear_event()
         self.assertEqual(batch.status, Status.OK)
+
+    def test_the_event_fd_can_be_set_for_an_end_of_ones_own(self) -> None:
+        engine, _ = self.client()
+        fd = engine.event_fd()
+        self.assertEqual(select.select([fd], [], [], 0)[0], [])
+        engine.set_event()
+        self.assertEqual(select.select([fd], [], [], 0)[0], [fd])
+        engine.clear_event()
+        self.assertEqual(select.select([fd], [], [], 0)[0], [])
+        by_caller, _ = self.client(PROGRESS="caller")
+        with self.assertRaisesRegex(kvlane.errors.Unsupported, "KVLANE_PROGRESS=caller"):
+            by_caller.set_event()
+        engine.close()
+        with self.assertRaises(kvlane.errors.Closed):
+            engine.set_event()
 
 
 if __name__ == "__main__":

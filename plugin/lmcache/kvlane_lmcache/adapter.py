@@ -25,7 +25,7 @@ class KvlaneL2Adapter(NativeConnectorL2Adapter):
     def __init__(self, config: Mapping[str, Any], l1_memory_desc: Any = None) -> None:
         options = AdapterOptions.parse(config)
         if not options.max_capacity_gb >= 0:
-            raise ValueError(f"kvlane: option max_capacity_gb is {options.max_capacity_gb}; wanted: GiB, or 0 for no limit")
+            raise ValueError(f"kvlane: option max_capacity_gb is {options.max_capacity_gb}; wanted: GiB, or 0")
         self._connector = KvlaneConnector(options)
         try:
             if l1_memory_desc is not None:

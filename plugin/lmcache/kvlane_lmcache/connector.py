@@ -37,6 +37,10 @@ def name_of(key: str) -> bytes:
     return name
 
 
+def _text(why: Exception) -> str:
+    return f"{type(why).__name__}: {why}"
+
+
 class Pending(NamedTuple):
     op: Op
     names: list[bytes]
@@ -53,7 +57,7 @@ class KvlaneConnector:
         options = options or Options.parse(params)
         progress = options.settings.get("KVLANE_PROGRESS", "thread")
         if progress != "thread":
-            raise ValueError(f"kvlane: KVLANE_PROGRESS is {progress} in option settings; LMCache drives no engine: thread")
+            raise ValueError(f"kvlane: KVLANE_PROGRESS is {progress} in option settings; accepted: thread")
         # the environment may say otherwise, for others
         options = dataclasses.replace(options, settings=options.settings | {"KVLANE_PROGRESS": "thread"})
         self._client = Client(options)
@@ -136,7 +140,7 @@ class KvlaneConnector:
                 self._client.engine.set_event()
         except Exception as why:
             self._client.complain(f"submit of {op.name.lower()}", why)
-            self._end_now(future, op, len(keys), str(why))
+            self._end_now(future, op, len(keys), _text(why))
         return future
 
     def _start(self, op: Op, names: list[bytes], views: Sequence[memoryview]) -> Pending | None:
@@ -159,7 +163,7 @@ class KvlaneConnector:
         if self._arena is not None:
             place = View(view, writable=op == Op.GET)
             offset = place.address - self._arena.address
-            if 0 <= offset and offset + place.length <= self._arena.length:
+            if offset >= 0 and offset + place.length <= self._arena.length:
                 return self._arena.segment(offset, place.length)
         return view
 
@@ -190,7 +194,7 @@ class KvlaneConnector:
             return future, not failed, str(why) if failed else "", flags
         except Exception as why:
             self._client.complain(f"end of {op.name.lower()}", why)
-            return future, False, str(why), None if op == Op.PUT else [False] * len(names)
+            return future, False, _text(why), None if op == Op.PUT else [False] * len(names)
 
     def _count(self, op: Op, flags: Sequence[bool], sizes: Sequence[int]) -> None:
         if op == Op.EXISTS:

@@ -11,6 +11,7 @@ import ctypes
 import math
 import operator
 from ctypes import byref, c_int, c_ssize_t, c_void_p, py_object
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import Invalid, OutOfRange, Unsupported
@@ -45,7 +46,8 @@ _release_buffer.restype = None
 _SIMPLE, _WRITABLE = 0, 1
 
 
-class AddressRange(NamedTuple):
+@dataclass(frozen=True)
+class AddressRange:
     """Memory known by its place alone, as some frameworks hand it over; they keep it there."""
 
     address: int
@@ -61,7 +63,7 @@ class View:
         self._buffer: _PyBuffer | None = None
         self._owner = owner
         if isinstance(owner, AddressRange):
-            self.address, self.length = owner
+            self.address, self.length = owner.address, owner.length
         elif _has_buffer(owner):
             self.address, self.length = self._take(owner, writable)
         elif getattr(owner, "__cuda_array_interface__", None) is not None:

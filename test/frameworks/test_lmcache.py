@@ -234,7 +234,7 @@ class Contract(Stage):
             future = made.submit_batch_exists(["a"])
         self.assertEqual(self.drained(made, future), (True, "", [False]))
 
-    def test_a_deadline_is_for_a_gib(self) -> None:
+    def test_a_deadline_is_for_a_gib_under_way(self) -> None:
         timeouts = {"get_timeout": 2.0, "put_timeout": 7.0, "exists_timeout": 0.5}
         made = kvlane_lmcache.KvlaneConnector(node=self.node.address, **timeouts)
         self.addCleanup(made.close)
@@ -253,8 +253,11 @@ class Contract(Stage):
             made.submit_batch_set(["a"], [large])
             made.submit_batch_exists(["a"])
             made.submit_batch_delete(["a"])
+            made._pending[0] = mock.Mock(sizes=[1 << 30, 1 << 30])
+            made.submit_batch_get(["a", "b"], [large, large])
+            made._pending.clear()
             small.release()
-        self.assertEqual(asked, [2.0, 7.0, 12.0, 21.0, 0.5, 0.5])
+        self.assertEqual(asked, [2.0, 7.0, 12.0, 21.0, 0.5, 0.5, 16.0])
 
     def test_attach_and_detach_leave_nothing_behind(self) -> None:
         arena = filled(4)

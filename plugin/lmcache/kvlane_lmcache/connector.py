@@ -24,7 +24,7 @@ from kvlane.memory import View
 
 KV = "kv"
 _FRONT = b"lmcache/"
-_FULL_DEADLINE = 1 << 30  # bytes for which a deadline is meant; more have more time
+_DEADLINE_BYTES = 1 << 30  # under way, for which a deadline is meant; more have more time
 Completion = tuple[int, bool, str, "list[bool] | None"]
 
 
@@ -149,7 +149,9 @@ class KvlaneConnector:
         if op in (Op.PUT, Op.GET):
             items = [(name, self._place(view, op)) for name, view in zip(names, views, strict=True)]
             seconds = self._options.put_timeout if op == Op.PUT else self._options.get_timeout
-            seconds *= max(1.0, sum(sizes) / _FULL_DEADLINE)
+            with self._lock:
+                before = sum(sum(pending.sizes) for pending in self._pending.values())
+            seconds *= max(1.0, (before + sum(sizes)) / _DEADLINE_BYTES)
             return Pending(op, names, sizes, [*range(len(names))], self._cache.submit(op, items, seconds))
         lost = set(names) - set(self._client.lost.without(names)) if op == Op.EXISTS else set()
         asked = [i for i, name in enumerate(names) if name not in lost]

@@ -111,6 +111,22 @@ class Trouble(unittest.TestCase):
                     self.assertTrue(not ok or torch.equal(got, want[i * SIZE : (i + 1) * SIZE]))
                 made.close()
 
+    def test_closing_does_not_wait_for_a_node_that_hangs(self) -> None:
+        hours = {"exists_timeout": 7200.0, "get_timeout": 7200.0, "put_timeout": 7200.0}
+        for form in FORMS:
+            with self.subTest(form), Kvlaned() as node:
+                arena = arena_of(6)
+                made = self.start(form, node, arena, **hours)
+                self.assertTrue(store(made, keys("close", N), objects(arena, N, SIZE)))
+                node.stop()
+                made.submit_store_task(keys("way", N), objects(arena, N, SIZE))
+                made.submit_load_task(keys("close", N), objects(arena, N, SIZE, N * SIZE))
+                made.submit_lookup_and_lock_task(keys("close", N), {})
+                until = time.monotonic() + 60
+                made.close()
+                self.assertLess(time.monotonic(), until)
+                self.assertFalse(made._demux_thread.is_alive())
+
     def test_lmcache_starts_without_its_node(self) -> None:
         node = Kvlaned(listen=f"127.0.0.1:{port()}")
         node.kill()

@@ -320,6 +320,13 @@ class Configuration(Stage):
             said = re.findall(r"depth (\d+), (\d+) sg endpoints", log.read())
             self.assertEqual([tuple(map(int, words)) for words in said], want)
 
+    def test_an_arena_that_cannot_be_registered_is_said_at_the_start(self) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        small = {"settings": {"KVLANE_PIN_MAX": "1M", "KVLANE_TIMEOUT": "100ms"}}
+        with self.assertRaisesRegex(kvlane.Error, "KVLANE_PIN_MAX"):
+            adapter(spec("plugin", self.node.address, **small), filled(8))
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
     def test_capacity_is_lmcaches_to_count(self) -> None:
         arena = filled(2)
         counted = [self.adapter("plugin", arena, max_capacity_gb=0.5)]

@@ -40,6 +40,7 @@ AC_DEFUN([KVL_CHECK_CUDA], [
     AC_DEFINE([KVL_HAVE_CUDA], [1], [The CUDA driver's header is there])
   ])
   AC_SUBST([CUDA_CFLAGS])
+  AM_CONDITIONAL([KVL_CUDA], [test "x$kvl_cuda_found" != xno])
 ])
 
 # only the tests need it

@@ -13,6 +13,8 @@
 #include "base/list.h"
 #include "base/ring.h"
 #include "lane/endpoint.h"
+#include "lane/stage.h"
+#include "mem/device.h"
 #include "rail/table.h"
 #include "ucx/ucx.h"
 #include "wire/wire.h"
@@ -126,13 +128,18 @@ bool kvl_engine_device_is_up(const kvl_engine_t *engine, const char *device);
  * kvl_node_run() or a test may run the loop itself: */
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns);
 
+/* ---- device memory (device.c) ---- */
+/* What it goes through; of use once a region of it is registered. */
+kvl_stages_t *kvl_engine_stages(kvl_engine_t *engine);
+
 /* ---- regions (region.c) ---- */
 struct kvl_region {
     kvl_engine_t *engine;          /* constant after create */
     uint32_t id;                   /* constant; never reused within the engine's life, not 0 */
     void *address;                 /* constant */
     size_t length;                 /* constant */
-    kvl_mem_t *mems[KVL_RAILS_MAX];/* constant */
+    kvl_device_t *device;          /* constant: whose memory it is; NULL: host memory */
+    kvl_mem_t *mems[KVL_RAILS_MAX];/* constant; device memory that goes through stages: NULL */
     _Atomic long users;            /* batches under way */
     bool exported;                 /* in the engine: peers may reach it by id */
     kvl_list_t link;               /* in the engine: all regions */

@@ -259,15 +259,19 @@ static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
 
 static unsigned engine_work(kvl_engine_t *engine)
 {
+    kvl_device_t *device = atomic_load_explicit(&engine->device, memory_order_acquire);
     unsigned n;
 
+    kvl_device_enter(device);
     engine->now_ns = kvl_now_ns();
     atomic_store_explicit(&engine->turned_ns, engine->now_ns, memory_order_relaxed);
     n = engine_inbox(engine);
     n += engine_workers(engine);
     n += kvl_timers_run(&engine->timers, engine->now_ns);
     n += engine_pollers(engine);
-    return engine->renewing ? n + kvl_engine_renew_step(engine) : n;
+    n += engine->renewing ? kvl_engine_renew_step(engine) : 0;
+    kvl_device_leave(device);
+    return n;
 }
 
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)

@@ -101,26 +101,34 @@ static kvl_status_t region_pin(kvl_engine_t *engine, size_t length)
     return kvl_pin_take(length, engine->settings->pin_max, kvl_time_add(kvl_now_ns(), wait_ns));
 }
 
-static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
+/* what counts against limits of locked memory */
+static size_t region_pinned(const kvl_region_t *region)
+{
+    return region->device ? 0 : region->length;
+}
+
+/* @a device: of device memory at @a address, which no rail registers: it goes through stages */
+static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length, kvl_device_t *device,
                                   kvl_region_t **region_p)
 {
     kvl_region_t *region;
     kvl_status_t status;
 
-    status = region_pin(engine, length);
+    status = device ? KVL_OK : region_pin(engine, length);
     if (status != KVL_OK) {
         return status;
     }
     region = kvl_calloc(1, sizeof(*region));
     if (!region) {
-        kvl_pin_give(length);
+        kvl_pin_give(device ? 0 : length);
         return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
     }
     region->engine  = engine;
     region->address = address;
     region->length  = length;
+    region->device  = device;
     pthread_mutex_lock(&engine->region_lock);
-    status = address ? region_map(region) : region_alloc(region);
+    status = device ? KVL_OK : address ? region_map(region) : region_alloc(region);
     if (status == KVL_OK) {
         engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
         region->id = engine->last_region_id;
@@ -128,8 +136,8 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     }
     pthread_mutex_unlock(&engine->region_lock);
     if (status != KVL_OK) {
+        kvl_pin_give(region_pinned(region));
         kvl_free(region);
-        kvl_pin_give(length);
         return status;
     }
     *region_p = region;
@@ -139,6 +147,9 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
 kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t length,
                                  kvl_region_t **region_p)
 {
+    kvl_device_t *device;
+    kvl_status_t status;
+
     if (!engine || !region_p) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL");
     }
@@ -146,7 +157,11 @@ kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t len
         return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length,
                          address);
     }
-    return region_create(engine, address, length, region_p);
+    status = kvl_device_find(address, length, &device);
+    if (status == KVL_OK && device) {
+        status = kvl_engine_device_use(engine, device);
+    }
+    return status == KVL_OK ? region_create(engine, address, length, device, region_p) : status;
 }
 
 kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
@@ -154,7 +169,7 @@ kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl
     if (!engine || !region_p || !length) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL, or length is 0");
     }
-    return region_create(engine, NULL, length, region_p);
+    return region_create(engine, NULL, length, NULL, region_p);
 }
 
 kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
@@ -188,7 +203,7 @@ static void region_destroy(kvl_region_t *region)
 {
     kvl_list_remove(&region->link);
     region_unmap(region);
-    kvl_pin_give(region->length);
+    kvl_pin_give(region_pinned(region));
     kvl_free(region);
 }
 
@@ -219,7 +234,7 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
 
 unsigned kvl_region_slices(const kvl_region_t *region)
 {
-    return kvl_mem_slices(region->mems[0]);
+    return region->mems[0] ? kvl_mem_slices(region->mems[0]) : 1;
 }
 
 kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
@@ -227,10 +242,19 @@ kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsign
 {
     const kvl_mem_t *mem = region->mems[rail];
     size_t rkey_length   = KVL_WIRE_RKEY_MAX;
-    kvl_status_t status  = kvl_mem_pack(mem, slice, rkey, &rkey_length);
+    kvl_status_t status;
     size_t length;
     void *base;
 
+    if (!mem) { /* device memory: without a key, it is reached by messages */
+        *record = (kvl_wire_region_t){.id     = region->id,
+                                      .rail   = (uint8_t)rail,
+                                      .base   = (uintptr_t)region->address,
+                                      .length = region->length,
+                                      .rkey   = rkey};
+        return KVL_OK;
+    }
+    status = kvl_mem_pack(mem, slice, rkey, &rkey_length);
     if (status == KVL_OK) {
         kvl_mem_slice(mem, slice, &base, &length);
         *record = (kvl_wire_region_t){.id          = region->id,

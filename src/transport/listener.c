@@ -213,7 +213,8 @@ static kvl_status_t listener_resolve(kvl_listener_t *listener, const kvl_endpoin
     atomic_fetch_add(&region->users, 1);
     *target = (kvl_target_t){.address = (uint8_t *)region->address + head->offset,
                              .length  = (size_t)head->length,
-                             .cookie  = region};
+                             .cookie  = region,
+                             .device  = region->device};
     target->mem = kvl_region_mem(region, endpoint->rail, target->address, target->length);
     return KVL_OK;
 }

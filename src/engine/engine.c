@@ -367,6 +367,7 @@ static void engine_print_text(kvl_engine_t *engine, FILE *stream)
             kvl_ucx_version(), kvl_ucx_path(), engine->rail_count,
             engine->rail_count * KVL_LANE_COUNT);
     kvl_engine_rails_print(engine, stream, 0);
+    kvl_engine_devices_print(engine, stream, 0);
 }
 
 void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
@@ -381,7 +382,9 @@ void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
         fprintf(stream, "{\"rails\": %u, \"workers\": %u, ", engine->rail_count,
                 engine->rail_count * KVL_LANE_COUNT);
         kvl_engine_rails_print(engine, stream, json);
-        fprintf(stream, "\"parts\": [");
+        fprintf(stream, "\"devices\": [");
+        kvl_engine_devices_print(engine, stream, json);
+        fprintf(stream, "], \"parts\": [");
     } else {
         engine_print_text(engine, stream);
     }

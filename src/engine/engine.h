@@ -131,6 +131,15 @@ void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns);
 /* ---- device memory (device.c) ---- */
 /* What it goes through; of use once a region of it is registered. */
 kvl_stages_t *kvl_engine_stages(kvl_engine_t *engine);
+/* Devices that it has had regions of; only grows. */
+unsigned kvl_engine_device_count(const kvl_engine_t *engine);
+/* By device: rails (bits) whose self-test with its memory passed. */
+const uint32_t *kvl_engine_direct(const kvl_engine_t *engine);
+/* A device whose path to @a rail was not tested; NULL: there is none, or it is not wanted. */
+kvl_device_t *kvl_engine_device_untested(kvl_engine_t *engine, unsigned rail);
+/* It is being tested, which counts as failed; then what came of it. */
+typedef enum { KVL_PATH_TESTING, KVL_PATH_FAILED, KVL_PATH_DIRECT } kvl_path_t;
+void kvl_engine_device_path(kvl_engine_t *engine, const kvl_device_t *device, unsigned rail, kvl_path_t path);
 
 /* ---- regions (region.c) ---- */
 struct kvl_region {

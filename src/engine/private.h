@@ -58,9 +58,15 @@ struct kvl_engine {
     kvl_list_t *next_poller; /* of the turn under way */
     bool thread_drives;      /* the owner is the progress thread: it gives way to guests */
 
+    /* paths, by device; bits: rails */
+    uint32_t tested[KVL_DEVICES_MAX]; /* ... or being tested */
+    uint32_t failed[KVL_DEVICES_MAX], direct[KVL_DEVICES_MAX];
+
     /* any thread */
     kvl_inbox_t inbox;
     _Atomic(kvl_device_t *) device; /* of the first region of device memory; NULL: there is none */
+    _Atomic(kvl_device_t *) devices[KVL_DEVICES_MAX]; /* by number: those that regions are or were of */
+    _Atomic unsigned device_count;                    /* of them */
     _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
     _Atomic unsigned wanting; /* threads that want the token for a moment */
     _Atomic bool stop;
@@ -122,6 +128,7 @@ kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, cons
 /* There will be a region of its memory. KVL_ERR_NO_MEMORY, KVL_ERR_REGISTER, KVL_ERR_LIMIT, KVL_ERR_INVALID. */
 kvl_status_t kvl_engine_device_use(kvl_engine_t *engine, kvl_device_t *device);
 void kvl_engine_device_close(kvl_engine_t *engine); /* before its regions go */
+void kvl_engine_devices_print(const kvl_engine_t *engine, FILE *stream, int json);
 
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);

@@ -49,6 +49,30 @@ static kvl_status_t region_map(kvl_region_t *region)
     return status;
 }
 
+/* Device memory: with all rails, if each may reach it by itself; else it goes through stages, which needs none. */
+static void region_map_device(kvl_region_t *region)
+{
+    kvl_engine_t *engine = region->engine;
+    kvl_status_t status  = KVL_OK;
+    unsigned rail;
+
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        if (!kvl_context_takes_devices(engine->rails[rail].context) ||
+            engine->settings->gpudirect == KVL_GPUDIRECT_OFF) {
+            return;
+        }
+    }
+    for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
+        status = kvl_mem_create_device(engine->rails[rail].context, region->address, region->length,
+                                       &region->mems[rail]);
+    }
+    if (status != KVL_OK) {
+        kvl_warn("%s: it goes through host memory; for %s and rails to reach it by themselves see "
+                 "nvidia_peermem, or dmabuf", kvl_error_text(), kvl_device_name(region->device));
+        region_unmap(region);
+    }
+}
+
 /* UCX allocates it: on the engine's NUMA node, and in huge pages where the system gives them for the asking. */
 static kvl_status_t region_alloc(kvl_region_t *region)
 {
@@ -107,7 +131,7 @@ static size_t region_pinned(const kvl_region_t *region)
     return region->device ? 0 : region->length;
 }
 
-/* @a device: of device memory at @a address, which no rail registers: it goes through stages */
+/* @a device: of device memory at @a address */
 static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length, kvl_device_t *device,
                                   kvl_region_t **region_p)
 {
@@ -128,7 +152,11 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     region->length  = length;
     region->device  = device;
     pthread_mutex_lock(&engine->region_lock);
-    status = device ? KVL_OK : address ? region_map(region) : region_alloc(region);
+    if (device) {
+        region_map_device(region);
+    } else {
+        status = address ? region_map(region) : region_alloc(region);
+    }
     if (status == KVL_OK) {
         engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
         region->id = engine->last_region_id;
@@ -234,7 +262,7 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
 
 unsigned kvl_region_slices(const kvl_region_t *region)
 {
-    return region->mems[0] ? kvl_mem_slices(region->mems[0]) : 1;
+    return region->device ? 1 : kvl_mem_slices(region->mems[0]);
 }
 
 kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
@@ -246,7 +274,7 @@ kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsign
     size_t length;
     void *base;
 
-    if (!mem) { /* device memory: without a key, it is reached by messages */
+    if (region->device) { /* without a key: peers reach it by messages, and we know how */
         *record = (kvl_wire_region_t){.id     = region->id,
                                       .rail   = (uint8_t)rail,
                                       .base   = (uintptr_t)region->address,

@@ -246,8 +246,10 @@ static bool move_is_direct(const kvl_mover_t *mover, const kvl_move_t *move, kvl
 {
     const kvl_mover_params_t *params = &mover->params;
 
-    return !move->device || (mode == KVL_MODE_IS_ONESIDED && !params->gathers && params->direct &&
-                             (params->direct[kvl_device_number(move->device)] & rails));
+    if (!move->device || mode != KVL_MODE_IS_ONESIDED) {
+        return !move->device;
+    }
+    return move->direct || (params->direct && (params->direct[kvl_device_number(move->device)] & rails));
 }
 
 static kvl_status_t op_prepare(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)

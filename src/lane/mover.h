@@ -70,6 +70,7 @@ struct kvl_move {
     uint64_t transfer;
     /* scope 0: remote_offset of the value's first byte; op offsets on the wire are relative to it */
     uint64_t value_offset;
+    bool direct;   /* device memory goes without a stage, whatever is known of the rail: a self-test */
     unsigned only; /* on this rail + 1 and no other: its ops wait for no turn there; 0: on any */
     void (*done)(kvl_move_t *move, kvl_status_t status); /* once, never from submit or cancel */
 

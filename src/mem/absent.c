@@ -57,6 +57,20 @@ void kvl_device_leave(kvl_device_t *device)
     (void)device;
 }
 
+kvl_status_t kvl_device_alloc(kvl_device_t *device, size_t length, void **address_p)
+{
+    (void)device;
+    (void)length;
+    (void)address_p;
+    return KVL_ERR_UNSUPPORTED;
+}
+
+void kvl_device_free(kvl_device_t *device, void *address)
+{
+    (void)device;
+    (void)address;
+}
+
 kvl_status_t kvl_device_pin(kvl_device_t *device, void *address, size_t length)
 {
     (void)device;

@@ -233,6 +233,33 @@ const char *kvl_device_name(const kvl_device_t *device)
     return device->name;
 }
 
+kvl_status_t kvl_device_alloc(kvl_device_t *device, size_t length, void **address_p)
+{
+    const kvl_driver_t *driver;
+    kvl_status_t status = kvl_device_begin(device, &driver);
+    CUdeviceptr address;
+
+    if (status != KVL_OK) {
+        return status;
+    }
+    status = kvl_device_result(driver->alloc(&address, length), device, "cuMemAlloc");
+    kvl_device_end();
+    if (status == KVL_OK) {
+        *address_p = (void *)address;
+    }
+    return status;
+}
+
+void kvl_device_free(kvl_device_t *device, void *address)
+{
+    const kvl_driver_t *driver;
+
+    if (address && kvl_device_begin(device, &driver) == KVL_OK) {
+        driver->free((CUdeviceptr)address);
+        kvl_device_end();
+    }
+}
+
 kvl_status_t kvl_device_pin(kvl_device_t *device, void *address, size_t length)
 {
     const kvl_driver_t *driver;

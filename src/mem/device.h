@@ -37,6 +37,10 @@ const char *kvl_device_name(const kvl_device_t *device); /* "cuda:0" */
 void kvl_device_enter(kvl_device_t *device);
 void kvl_device_leave(kvl_device_t *device);
 
+/* Memory of its own, for self-tests. KVL_ERR_INVALID. */
+kvl_status_t kvl_device_alloc(kvl_device_t *device, size_t length, void **address_p);
+void kvl_device_free(kvl_device_t *device, void *address);
+
 /* Host memory that copies of all devices may go to and from at full speed; pageable memory works too. */
 kvl_status_t kvl_device_pin(kvl_device_t *device, void *address, size_t length);
 void kvl_device_unpin(kvl_device_t *device, void *address);

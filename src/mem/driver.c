@@ -39,6 +39,8 @@ static const symbol_t symbols[] = {
     {NAME(cuEventRecord), &driver.event_record, true},
     {NAME(cuEventQuery), &driver.event_query, true},
     {NAME(cuMemcpyAsync), &driver.copy, true},
+    {NAME(cuMemAlloc), &driver.alloc, true},
+    {NAME(cuMemFree), &driver.free, true},
     {NAME(cuMemHostRegister), &driver.host_register, true},
     {NAME(cuMemHostUnregister), &driver.host_unregister, true},
     {NAME(cuFlushGPUDirectRDMAWrites), &driver.flush_writes, false},

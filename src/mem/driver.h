@@ -42,6 +42,8 @@ typedef struct {
     __typeof__(cuEventRecord) *event_record;
     __typeof__(cuEventQuery) *event_query;
     __typeof__(cuMemcpyAsync) *copy;
+    __typeof__(cuMemAlloc) *alloc;
+    __typeof__(cuMemFree) *free;
     __typeof__(cuMemHostRegister) *host_register;
     __typeof__(cuMemHostUnregister) *host_unregister;
     /* may be NULL */

@@ -215,7 +215,7 @@ static kvl_status_t listener_resolve(kvl_listener_t *listener, const kvl_endpoin
                              .length  = (size_t)head->length,
                              .cookie  = region,
                              .device  = region->device};
-    target->mem = kvl_region_mem(region, endpoint->rail, target->address, target->length);
+    target->mem = region->device ? NULL : kvl_region_mem(region, endpoint->rail, target->address, target->length);
     return KVL_OK;
 }
 

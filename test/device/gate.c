@@ -23,6 +23,7 @@ static void scene_open(scene_t *scene, const char *rails)
 {
     gpu_hold(&scene->stream);
     gpu_stage(&scene->stage, (stage_params_t){.rails = rails});
+    CHECK_EQ(kvl_cache_connect(scene->stage.cache, 0), KVL_OK);
     scene->memory = gpu_alloc(0, LENGTH);
     REQUIRE(kvl_region_register(scene->stage.engine, scene->memory, LENGTH, &scene->region) == KVL_OK);
     scene->segment = (kvl_segment_t){scene->memory, LENGTH, scene->region};

@@ -82,6 +82,14 @@ fakecuda_counts_t gpu_counts(void)
     return counts;
 }
 
+void gpu_mode(fakecuda_mode_t mode)
+{
+    if (!gpu_is_fake()) {
+        SKIP("a real device is as it is");
+    }
+    ((fakecuda_mode_func_t)gpu_symbol("fakecuda_mode"))(mode);
+}
+
 void gpu_fail(unsigned skip, unsigned count)
 {
     if (!gpu_is_fake()) {

@@ -24,6 +24,7 @@ bool gpu_is_fake(void);
 unsigned gpu_count(void); /* of devices; at least 1, or the test is left */
 /* of the fake; all 0 on a real one */
 fakecuda_counts_t gpu_counts(void);
+void gpu_mode(fakecuda_mode_t mode); /* fake only */
 void gpu_fail(unsigned skip, unsigned count); /* fake only */
 
 void *gpu_alloc(unsigned device, size_t size);

@@ -20,6 +20,12 @@ typedef struct {
     unsigned flushes;
 } fakecuda_counts_t;
 
+/* Of memory allocated from now on: the CPU may not touch it; may, as if a NIC could; may, but what it writes goes
+ * astray, and it finds nothing, as between a GPU and a NIC that a broken bridge connects. */
+typedef enum { FAKECUDA_CLOSED, FAKECUDA_OPEN, FAKECUDA_ASTRAY } fakecuda_mode_t;
+
+/* "fakecuda_mode" */
+typedef void (*fakecuda_mode_func_t)(fakecuda_mode_t mode);
 /* "fakecuda_counts" */
 typedef void (*fakecuda_counts_func_t)(fakecuda_counts_t *counts);
 /* "fakecuda_fail": after @a skip copies more the next @a count fail */

@@ -17,6 +17,7 @@ typedef struct {
     size_t size;
     uint8_t *shadow;
     unsigned users; /* its handle, and chunks */
+    bool open;      /* the shadow is the range itself */
 } block_t;
 
 typedef struct {
@@ -31,8 +32,16 @@ typedef struct {
     size_t size;
 } range_t;
 
+static fakecuda_mode_t mode;
 static chunk_t chunks[CHUNKS];
 static range_t ranges[CHUNKS], pinned[CHUNKS];
+
+void fakecuda_mode(fakecuda_mode_t new_mode);
+
+void fakecuda_mode(fakecuda_mode_t new_mode)
+{
+    mode = new_mode;
+}
 
 /* ---- tables ---- */
 
@@ -81,6 +90,11 @@ void *fake_place(CUdeviceptr address, size_t *left_p)
     return range_of(ranges, address) ? NULL : (void *)address;
 }
 
+bool fake_is_device(CUdeviceptr address)
+{
+    return chunk_of(address) != NULL;
+}
+
 bool fake_is_pinned(const void *address, size_t length)
 {
     const range_t *range = range_of(pinned, (CUdeviceptr)address);
@@ -100,14 +114,16 @@ static block_t *block_make(int device, size_t size)
         return NULL;
     }
     memset(shadow, 0xdd, size); /* nobody may count on zeros */
-    *block = (block_t){device, size, shadow, 1};
+    *block = (block_t){device, size, shadow, 1, false};
     return block;
 }
 
 static void block_unuse(block_t *block)
 {
     if (--block->users == 0) {
-        munmap(block->shadow, block->size);
+        if (!block->open) {
+            munmap(block->shadow, block->size);
+        }
         free(block);
     }
 }
@@ -147,6 +163,20 @@ static void range_unmake(CUdeviceptr start)
     range->size = 0;
 }
 
+/* as `mode` says, for a block that has just got its range */
+static void block_open(block_t *block, CUdeviceptr start)
+{
+    if (mode != FAKECUDA_CLOSED) {
+        mprotect((void *)start, block->size, PROT_READ | PROT_WRITE);
+    }
+    if (mode == FAKECUDA_OPEN) {
+        memcpy((void *)start, block->shadow, block->size);
+        munmap(block->shadow, block->size);
+        block->shadow = (uint8_t *)start;
+        block->open   = true;
+    }
+}
+
 /* ---- the driver's calls ---- */
 
 CUresult cuMemAlloc(CUdeviceptr *address_p, size_t size)
@@ -162,6 +192,7 @@ CUresult cuMemAlloc(CUdeviceptr *address_p, size_t size)
         block  = block_make(device, whole);
         result = block ? range_make(address_p, whole) : CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS) {
+            block_open(block, *address_p);
             result = chunk_make(*address_p, size, block, true);
         }
         if (block) {

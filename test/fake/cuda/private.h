@@ -25,6 +25,7 @@ int fake_device(void);
 /* Where the CPU finds the byte at @a address, and how many follow it there. Host memory: where it is. NULL: a device's
  * address that nothing is mapped at. */
 void *fake_place(CUdeviceptr address, size_t *left_p);
+bool fake_is_device(CUdeviceptr address);
 bool fake_is_pinned(const void *address, size_t length);
 
 #endif

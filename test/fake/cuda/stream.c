@@ -196,8 +196,8 @@ static CUresult copy_add(CUstream stream, CUdeviceptr to, CUdeviceptr from, size
     if (!fake_place(to, &left) || !fake_place(from, &left)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    here[0] = fake_place(to, &left) == (void *)to;
-    here[1] = fake_place(from, &left) == (void *)from;
+    here[0] = !fake_is_device(to);
+    here[1] = !fake_is_device(from);
     if ((here[0] && !fake_is_pinned((void *)to, length)) || (here[1] && !fake_is_pinned((void *)from, length))) {
         fake_counts.flawed++;
     }

@@ -172,6 +172,27 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     return KVL_OK;
 }
 
+static kvl_status_t range_find(const void *address, size_t length, kvl_device_t **device_p)
+{
+    if (!address || !length || (uintptr_t)address + length < (uintptr_t)address) {
+        return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length, address);
+    }
+    return kvl_device_find(address, length, device_p);
+}
+
+kvl_status_t kvl_memory_query(const void *address, size_t length, kvl_memory_t *memory_p)
+{
+    kvl_device_t *device;
+    kvl_status_t status = memory_p ? range_find(address, length, &device)
+                                   : kvl_error(KVL_ERR_INVALID, "kvl_memory_query: memory_p is NULL");
+
+    if (status == KVL_OK) {
+        *memory_p = device ? (kvl_memory_t){KVL_MEMORY_CUDA, (int)kvl_device_number(device)}
+                           : (kvl_memory_t){KVL_MEMORY_HOST, -1};
+    }
+    return status;
+}
+
 kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t length,
                                  kvl_region_t **region_p)
 {
@@ -181,11 +202,7 @@ kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t len
     if (!engine || !region_p) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL");
     }
-    if (!address || !length || (uintptr_t)address + length < (uintptr_t)address) {
-        return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length,
-                         address);
-    }
-    status = kvl_device_find(address, length, &device);
+    status = range_find(address, length, &device);
     if (status == KVL_OK && device) {
         status = kvl_engine_device_use(engine, device);
     }

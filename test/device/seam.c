@@ -49,6 +49,22 @@ TEST(device_find, tells_devices_from_the_host)
     free(host);
 }
 
+TEST(memory_query, tells_kind_and_device)
+{
+    char *device = gpu_alloc(gpu_count() - 1, 4096), host[16];
+    kvl_memory_t memory;
+
+    CHECK_EQ(kvl_memory_query(device, 4096, &memory), KVL_OK);
+    CHECK(memory.kind == KVL_MEMORY_CUDA && memory.device == (int)gpu_count() - 1);
+    CHECK_EQ(kvl_memory_query(host, 16, &memory), KVL_OK);
+    CHECK(memory.kind == KVL_MEMORY_HOST && memory.device == -1);
+    CHECK_EQ(kvl_memory_query(host, 0, &memory), KVL_ERR_INVALID);
+    CHECK_EQ(kvl_memory_query(NULL, 1, &memory), KVL_ERR_INVALID);
+    CHECK_EQ(kvl_memory_query(host, SIZE_MAX, &memory), KVL_ERR_INVALID);
+    CHECK_EQ(kvl_memory_query(host, 16, NULL), KVL_ERR_INVALID);
+    gpu_free(device);
+}
+
 TEST(device_find, follows_a_range_over_allocations)
 {
     gpu_chunks_t whole, holed;
@@ -101,14 +117,16 @@ TEST(device_copy, is_over_when_its_fence_says_so)
     free(back);
 }
 
-TEST(device_library, is_refused_by_name_if_it_is_none)
+TEST(device_library, counts_when_it_is_named_first)
 {
-    kvl_config_t *config = NULL;
+    kvl_device_t *device = NULL;
+    char *memory         = gpu_alloc(0, 4096);
 
-    /* the first one counts: one that is loaded is not loaded again */
-    REQUIRE(kvl_config_create(&config) == KVL_OK);
-    CHECK_EQ(kvl_device_library("/nowhere/libcuda.so.1"), KVL_OK);
-    kvl_config_destroy(config);
+    CHECK_EQ(kvl_device_library("/nowhere/libcuda.so.1"), KVL_OK); /* there is one */
+    CHECK_EQ(kvl_device_library(NULL), KVL_OK);
+    CHECK_EQ(kvl_device_find(memory, 4096, &device), KVL_OK);
+    CHECK(device != NULL);
+    gpu_free(memory);
 }
 
 #endif

@@ -227,8 +227,7 @@ static bool engine_arm(kvl_engine_t *engine)
 static void engine_epoll(kvl_engine_t *engine, int64_t timeout_ns)
 {
     struct epoll_event events[8];
-    struct timespec timeout = {.tv_sec  = timeout_ns / KVL_SECOND,
-                               .tv_nsec = timeout_ns % KVL_SECOND};
+    struct timespec timeout = {.tv_sec = timeout_ns / KVL_SECOND, .tv_nsec = timeout_ns % KVL_SECOND};
     uint64_t count;
     ssize_t n;
 
@@ -262,7 +261,7 @@ static unsigned engine_work(kvl_engine_t *engine)
     kvl_device_t *device = atomic_load_explicit(&engine->device, memory_order_acquire);
     unsigned n;
 
-    kvl_device_enter(device);
+    kvl_device_enter(device); /* for UCX */
     engine->now_ns = kvl_now_ns();
     atomic_store_explicit(&engine->turned_ns, engine->now_ns, memory_order_relaxed);
     n = engine_inbox(engine);
@@ -461,8 +460,8 @@ static void caller_rearm(kvl_engine_t *engine)
 unsigned kvl_engine_progress(kvl_engine_t *engine)
 {
     unsigned n;
-    uint64_t count;
     ssize_t got;
+    uint64_t count;
 
     if (!engine || kvl_engine_is_inside(engine)) {
         return 0;

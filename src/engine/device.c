@@ -11,7 +11,12 @@
  * thread, and whoever drives the engine, has the first device's context current while it turns: UCX may touch device
  * memory too. */
 
-static kvl_status_t stages_make(kvl_engine_t *engine, kvl_device_t *device)
+typedef struct {
+    kvl_region_t *region;
+    kvl_stages_t stages;
+} made_t;
+
+static kvl_status_t stages_make(kvl_engine_t *engine, kvl_device_t *device, made_t *made)
 {
     kvl_region_t *region;
     kvl_status_t status = kvl_region_alloc(engine, engine->settings->stage_bytes, &region);
@@ -22,35 +27,59 @@ static kvl_status_t stages_make(kvl_engine_t *engine, kvl_device_t *device)
     }
     status = kvl_device_pin(device, region->address, region->length);
     if (status != KVL_OK) {
-        kvl_region_release(region);
-        return status;
+        goto err_release;
     }
-    status = kvl_stages_init(&engine->stages, region->address, region->length, region->mems);
+    status = kvl_stages_init(&made->stages, region->address, region->length, region->mems);
     if (status != KVL_OK) {
-        kvl_device_unpin(device, region->address);
-        kvl_region_release(region);
-        return status;
+        goto err_unpin;
     }
-    engine->stage_region = region;
-    atomic_store_explicit(&engine->device, device, memory_order_release);
+    made->region = region;
     return KVL_OK;
+
+err_unpin:
+    kvl_device_unpin(device, region->address);
+err_release:
+    kvl_region_release(region);
+    return status;
 }
 
+static void stages_unmake(kvl_device_t *device, made_t *made)
+{
+    kvl_device_unpin(device, made->region->address);
+    kvl_stages_cleanup(&made->stages);
+    kvl_region_release(made->region);
+}
+
+/* Made without the lock, for that may wait for the engine, which may be waiting for the lock in a callback; who made
+ * them for nothing gives them back. */
 kvl_status_t kvl_engine_device_use(kvl_engine_t *engine, kvl_device_t *device)
 {
-    kvl_status_t status = KVL_OK;
-    unsigned number     = kvl_device_number(device);
+    unsigned number = kvl_device_number(device);
+    made_t made     = {.region = NULL};
 
+    if (!atomic_load_explicit(&engine->device, memory_order_acquire)) {
+        kvl_status_t status = stages_make(engine, device, &made);
+
+        if (status != KVL_OK) {
+            return status;
+        }
+    }
     pthread_mutex_lock(&engine->device_lock);
     if (!engine->stage_region) {
-        status = stages_make(engine, device);
+        engine->stage_region = made.region;
+        engine->stages       = made.stages;
+        made.region          = NULL;
+        atomic_store_explicit(&engine->device, device, memory_order_release);
     }
-    if (status == KVL_OK && !atomic_load(&engine->devices[number])) {
+    if (!atomic_load(&engine->devices[number])) {
         atomic_store_explicit(&engine->devices[number], device, memory_order_release);
         atomic_fetch_add_explicit(&engine->device_count, 1, memory_order_release);
     }
     pthread_mutex_unlock(&engine->device_lock);
-    return status;
+    if (made.region) {
+        stages_unmake(device, &made);
+    }
+    return KVL_OK;
 }
 
 void kvl_engine_device_close(kvl_engine_t *engine)

@@ -282,9 +282,7 @@ void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
     if (!may_sleep) {
         return;
     }
-    if (!engine->idle_since_ns) {
-        engine->idle_since_ns = engine->now_ns;
-    }
+    engine->idle_since_ns = engine->idle_since_ns ? engine->idle_since_ns : engine->now_ns;
     if (engine->now_ns - engine->idle_since_ns < engine->settings->spin_ns) {
         sched_yield();
         return;
@@ -460,8 +458,8 @@ static void caller_rearm(kvl_engine_t *engine)
 unsigned kvl_engine_progress(kvl_engine_t *engine)
 {
     unsigned n;
-    ssize_t got;
     uint64_t count;
+    ssize_t got;
 
     if (!engine || kvl_engine_is_inside(engine)) {
         return 0;

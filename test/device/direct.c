@@ -3,8 +3,9 @@
 
 #include "ucx/ucx.h"
 
-/* Rails that reach device memory by themselves. None is here, so shared memory plays one: UCX is made to say that it
- * takes device memory, and the fake's memory lets the CPU touch it, or lose what it writes. */
+/* Rails that reach device memory by themselves. Shared memory plays one, or a verbs device where there is one
+ * (KVL_TEST_RDMA=ADDR,DEVICE): UCX is made to say that it takes device memory, and the fake's memory can be touched and
+ * registered, or loses what is written. */
 
 static bool pretends;
 
@@ -67,6 +68,41 @@ static void scene_open(scene_t *scene, fakecuda_mode_t mode, const char *gpudire
     gpu_mode(mode);
     gpu_stage(&scene->stage, (stage_params_t){.rails = "shm", .settings = {{"KVLANE_GPUDIRECT", gpudirect}}});
     scene->memory = gpu_alloc(0, SIZE);
+}
+
+/* node and client over verbs, by the address that the device has */
+static void scene_open_verbs(scene_t *scene, fakecuda_mode_t mode)
+{
+    const char *about = getenv("KVL_TEST_RDMA");
+    stage_t *stage    = &scene->stage;
+
+    if (!about || !strchr(about, ',')) {
+        SKIP("KVL_TEST_RDMA names no verbs device's address");
+    }
+    gpu_mode(mode);
+    *stage = (stage_t){.params = {.rails = "rdma", .node_bytes = 64u << 20}};
+    snprintf(stage->address, sizeof(stage->address), "%.*s:0", (int)strcspn(about, ","), about);
+    stage->params.settings[0][0] = "KVLANE_CUDA_LIBRARY";
+    stage->params.settings[0][1] = gpu_library();
+    stage->params.settings[1][0] = "KVLANE_STAGE_SIZE"; /* each page is pinned by an emulated device */
+    stage->params.settings[1][1] = "8M";
+    stage_start_node(stage);
+    stage->engine = stage_engine(stage, stage->address);
+    REQUIRE(kvl_region_alloc(stage->engine, 1u << 20, &stage->region) == KVL_OK);
+    stage->pool = kvl_region_address(stage->region);
+    REQUIRE(kvl_cache_create(stage->engine, stage->address, &stage->cache) == KVL_OK);
+    scene->memory = gpu_alloc(0, SIZE);
+    scene_region(scene);
+}
+
+static void mode_is(scene_t *scene, const char *mode)
+{
+    kvl_session_info_t info;
+
+    CHECK_EQ(kvl_cache_session(scene->stage.cache, &info), KVL_OK);
+    CHECK_STR_EQ(info.put_mode, mode);
+    CHECK_STR_EQ(info.get_mode, mode);
+    CHECK_HAS(info.transport, "rc_");
 }
 
 static void scene_close(scene_t *scene)
@@ -214,6 +250,45 @@ TEST(device_path, goes_through_host_memory_where_ucx_takes_none)
     scene_open(&scene, FAKECUDA_CLOSED, "auto");
     scene_region(&scene);
     path_is(&scene, "through host memory (UCX does not take device memory there)");
+    CHECK_EQ(copies_of_a_round(&scene, &status), STAGED);
+    CHECK_EQ(status, KVL_OK);
+    scene_close(&scene);
+}
+
+TEST(device_path, goes_through_host_memory_over_verbs)
+{
+    kvl_status_t status;
+    scene_t scene;
+
+    pretends = false;
+    scene_open_verbs(&scene, FAKECUDA_CLOSED);
+    path_is(&scene, "through host memory (UCX does not take device memory there)");
+    mode_is(&scene, "onesided");
+    CHECK_EQ(copies_of_a_round(&scene, &status), STAGED);
+    CHECK_EQ(status, KVL_OK);
+    scene_close(&scene);
+}
+
+TEST(device_path, is_direct_over_verbs)
+{
+    kvl_status_t status;
+    scene_t scene;
+
+    scene_open_verbs(&scene, FAKECUDA_OPEN);
+    path_is(&scene, "direct");
+    mode_is(&scene, "onesided");
+    CHECK_EQ(copies_of_a_round(&scene, &status), 0);
+    CHECK_EQ(status, KVL_OK);
+    scene_close(&scene);
+}
+
+TEST(device_path, that_loses_bytes_is_not_used_over_verbs)
+{
+    kvl_status_t status;
+    scene_t scene;
+
+    scene_open_verbs(&scene, FAKECUDA_ASTRAY);
+    path_is(&scene, "through host memory (its self-test failed)");
     CHECK_EQ(copies_of_a_round(&scene, &status), STAGED);
     CHECK_EQ(status, KVL_OK);
     scene_close(&scene);

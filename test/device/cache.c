@@ -13,6 +13,7 @@
 
 #define POOL (24u << 20)
 #define HALF (POOL / 2)
+#define SPAN (16u * 400000)
 
 typedef struct {
     stage_t stage;
@@ -47,14 +48,14 @@ static void goes_round(scene_t *scene, size_t at, size_t count, size_t length, s
     kvl_segment_t from[64], to[64];
     kvl_item_t put = {"key", 3, from, count}, get = {"key", 3, to, count};
     uint8_t *sent = malloc(length), *got = malloc(length);
-    size_t i;
+    size_t span = (count - 1) * stride + length, i;
 
     for (i = 0; i < count; i++) {
         from[i] = (kvl_segment_t){scene->pool + at + i * stride, length, scene->region};
         to[i]   = (kvl_segment_t){scene->pool + HALF + at + i * stride, length, NULL};
     }
-    gpu_fill(scene->pool, HALF, at + count + length);
-    gpu_fill(scene->pool + HALF, HALF, 999);
+    gpu_fill(scene->pool + at, span, at + count + length);
+    gpu_fill(scene->pool + HALF + at, span, 999);
     CHECK_EQ(stage_run(&scene->stage, KVL_CACHE_PUT, &put, 1, NULL, NULL), KVL_OK);
     CHECK_EQ(stage_run(&scene->stage, KVL_CACHE_GET, &get, 1, NULL, NULL), KVL_OK);
     for (i = 0; i < count; i++) {
@@ -101,8 +102,8 @@ BOTH(device_and_host, share_a_value)
     scene_t scene;
 
     scene_open(&scene, (stage_params_t){.rails = rails});
-    gpu_fill(scene.pool, POOL, 1);
-    fill(scene.stage.pool, POOL, 2);
+    gpu_fill(scene.pool, 1u << 17, 1);
+    fill(scene.stage.pool, 1u << 17, 2);
     device[0] = (kvl_segment_t){scene.pool, 30000, NULL};
     device[1] = (kvl_segment_t){scene.pool + 65536, 30000, NULL};
     device[2] = (kvl_segment_t){scene.stage.pool, 32, NULL};
@@ -259,7 +260,7 @@ BOTH(device_context, is_had_by_the_progress_thread)
     scene_t scene;
 
     scene_open(&scene, (stage_params_t){.rails = rails});
-    gpu_fill(scene.pool, HALF, 6);
+    gpu_fill(scene.pool, 3u << 20, 6);
     before  = gpu_counts();
     segment = (kvl_segment_t){scene.pool, 3 * (1u << 20), NULL};
     REQUIRE(kvl_cache_submit(scene.stage.cache, KVL_CACHE_PUT, &item, 1, &batches, &batch) == KVL_INPROGRESS);
@@ -290,7 +291,7 @@ BOTH(device_copy, that_fails_costs_its_item)
     scene_t scene;
 
     scene_open(&scene, (stage_params_t){.rails = rails});
-    gpu_fill(scene.pool, HALF, 7);
+    gpu_fill(scene.pool, 400000, 7);
     for (i = 0; i < 4; i++) {
         segments[i] = (kvl_segment_t){scene.pool + i * 100000, 100000, NULL};
         items[i]    = (kvl_item_t){"0123" + i, 1, &segments[i], 1};
@@ -325,7 +326,7 @@ BOTH(device_value, survives_a_link_that_fails)
         scene_t scene;
 
         scene_open(&scene, (stage_params_t){.rails = rails, .fault = faults[k]});
-        gpu_fill(scene.pool, HALF, 8);
+        gpu_fill(scene.pool, SPAN, 8);
         for (i = 0; i < 16; i++) {
             segments[i] = (kvl_segment_t){scene.pool + i * 400000, 300000, NULL};
         }
@@ -337,7 +338,7 @@ BOTH(device_value, survives_a_link_that_fails)
         }
         CHECK_EQ(stage_run(&scene.stage, KVL_CACHE_PUT, &item, 1, NULL, NULL), KVL_OK);
         CHECK_EQ(stage_run(&scene.stage, KVL_CACHE_GET, &item, 1, NULL, NULL), KVL_OK);
-        CHECK_EQ(gpu_differs(scene.pool, HALF, 8), HALF);
+        CHECK_EQ(gpu_differs(scene.pool, SPAN, 8), SPAN);
         scene_close(&scene);
     }
 }

@@ -16,7 +16,7 @@
 /* Device memory over two rails, one of which leaves while values move: loopback and the first interface beside it,
  * which both lead to this host. */
 
-#define ITEMS  8
+#define ITEMS  4
 #define LENGTH (3u << 20)
 #define SIZE   (ITEMS * (size_t)LENGTH)
 

@@ -148,10 +148,10 @@ TEST(device_rails, share_the_values)
     scene_close(&scene);
 }
 
-/* an op fails, its rail goes, with what is being copied for it: the other one carries it all */
+/* the posting of a put fails (the node's part, in this process, posts none), its rail goes, with what is being copied for it: the other one carries it all */
 TEST(device_rails, do_without_one_that_fails)
 {
-    static const char *const rules[] = {"ep.am:fail@5", "ep.complete:fail@9"};
+    static const char *const rules[] = {"ep.am:fail@2", "ep.am:fail@7"};
     scene_t scene;
     unsigned i;
 

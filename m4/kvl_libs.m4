@@ -36,10 +36,19 @@ AC_DEFUN([KVL_CHECK_CUDA], [
     AS_IF([test -f "$with_cuda/include/cuda.h"], [],
       [AC_MSG_ERROR([--with-cuda=$with_cuda: no include/cuda.h there (Debian: nvidia-cuda-dev, then --with-cuda=/usr)])])
     AS_IF([test "x$with_cuda" != x/usr], [CUDA_CFLAGS="-isystem $with_cuda/include"])
-    kvl_cuda_found=$with_cuda
+    kvl_save_cflags=$CFLAGS
+    CFLAGS="$CFLAGS $CUDA_CFLAGS"
+    AC_COMPUTE_INT([kvl_cuda_version], [CUDA_VERSION / 10], [[#include <cuda.h>]], [kvl_cuda_version=0])
+    CFLAGS=$kvl_save_cflags
+    AS_IF([test "$kvl_cuda_version" -lt 1103],
+      [AC_MSG_ERROR([--with-cuda=$with_cuda: its cuda.h is too old, or none: CUDA 11.3 or newer is needed])])
+    kvl_cuda_built=$((kvl_cuda_version / 100)).$((kvl_cuda_version % 100))
+    kvl_cuda_found="$kvl_cuda_built in $with_cuda"
     AC_DEFINE([KVL_HAVE_CUDA], [1], [The CUDA driver's header is there])
   ])
+  AC_DEFINE_UNQUOTED([KVL_CUDA_BUILT], ["${kvl_cuda_built:-no}"], [CUDA's header that kvlane was built with])
   AC_SUBST([CUDA_CFLAGS])
+  AM_CONDITIONAL([KVL_CUDA], [test "x$kvl_cuda_found" != xno])
 ])
 
 # only the tests need it

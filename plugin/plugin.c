@@ -33,6 +33,7 @@ static const kvl_plugin_t table = {
     .version = kvl_version,
     .ucx_version = kvl_ucx_version,
     .ucx_path = kvl_ucx_path,
+    .memory_query = kvl_memory_query,
     .region_register = kvl_region_register,
     .region_alloc = kvl_region_alloc,
     .region_address = kvl_region_address,

@@ -9,6 +9,7 @@
 
 #include <kvlane/status.h>
 
+#define KVL_US       INT64_C(1000)
 #define KVL_MS       INT64_C(1000000)
 #define KVL_SECOND   INT64_C(1000000000)
 #define KVL_TIME_MAX INT64_MAX

@@ -13,6 +13,7 @@ typedef enum { KVL_PROGRESS_THREAD, KVL_PROGRESS_CALLER } kvl_progress_mode_t;
 /* the order of kvl_affinity_t in rail/choose.h */
 typedef enum { KVL_BY_NUMA, KVL_BY_RANK, KVL_BY_NOTHING } kvl_affinity_policy_t;
 typedef enum { KVL_SG_AUTO, KVL_SG_ALWAYS, KVL_SG_NEVER } kvl_sg_policy_t;
+typedef enum { KVL_GPUDIRECT_AUTO, KVL_GPUDIRECT_OFF } kvl_gpudirect_policy_t;
 typedef enum { KVL_MODE_AUTO, KVL_MODE_ONESIDED, KVL_MODE_MESSAGE } kvl_mode_policy_t;
 
 #define KVL_PACK_AUTO UINT64_MAX /* kvl_settings_t.pack_max: kvlane chooses */
@@ -43,6 +44,9 @@ typedef struct {
     uint64_t reg_slice;    /* KVLANE_REG_SLICE bytes 2M..1T, default 3584M: longest registration */
     uint64_t pin_max;      /* KVLANE_PIN_MAX bytes registered in the process, default 0: no limit */
     const char *numa_node; /* KVLANE_NUMA_NODE auto|off|N, default auto */
+    kvl_gpudirect_policy_t gpudirect; /* KVLANE_GPUDIRECT auto|off */
+    uint64_t stage_bytes;  /* KVLANE_STAGE_SIZE bytes 2M..1T, default 64M */
+    const char *cuda_library; /* KVLANE_CUDA_LIBRARY, default "": what the process has */
     uint64_t max_sessions; /* KVLANE_MAX_SESSIONS, node, default 1024 */
     uint64_t max_leases;   /* KVLANE_MAX_LEASES a session, default 65536 */
     unsigned log_level;    /* KVLANE_LOG_LEVEL fatal|error|warn|info|debug|trace */

@@ -31,7 +31,7 @@ typedef struct {
 
 typedef enum { KVL_SOURCE_DEFAULT, KVL_SOURCE_ENVIRONMENT, KVL_SOURCE_CALL } kvl_config_source_t;
 
-#define KVL_ROWS 29
+#define KVL_ROWS 32
 extern const kvl_row_t kvl_rows[KVL_ROWS];
 
 typedef struct {

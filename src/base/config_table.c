@@ -15,6 +15,7 @@ static const char *const sg_choices[]       = {"auto", "always", "never", NULL};
 static const char *const mode_choices[]     = {"auto", "onesided", "message", NULL};
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const affinity_choices[] = {"numa", "rank", "off", NULL};
+static const char *const gpudirect_choices[] = {"auto", "off", NULL};
 static const char *const log_choices[] = {"fatal", "error", "warn", "info", "debug", "trace", NULL};
 
 #define FIELD(member) offsetof(kvl_settings_t, member)
@@ -77,6 +78,13 @@ const kvl_row_t kvl_rows[KVL_ROWS] = {
     {"KVLANE_NUMA_NODE", KVL_ROW_TEXT, "auto", 0, 0, NULL, FIELD(numa_node),
      "NUMA node that memory is allocated on, where it has room: a number; auto: that of the process's CPUs or "
      "else of the rails, if it is one; off: as the system likes."},
+    {"KVLANE_GPUDIRECT", KVL_ROW_CHOICE, "auto", 0, 0, gpudirect_choices, FIELD(gpudirect),
+     "Device memory: straight to and from the rails whose self-test with it passes, where UCX can (auto), or always "
+     "through host memory (off)."},
+    {"KVLANE_STAGE_SIZE", KVL_ROW_BYTES, "64M", 2 * MIB, UINT64_C(1) << 40, NULL, FIELD(stage_bytes),
+     "Host memory that device memory goes through, of an engine that has some registered."},
+    {"KVLANE_CUDA_LIBRARY", KVL_ROW_TEXT, "", 0, 0, NULL, FIELD(cuda_library),
+     "The CUDA driver's library; empty: the one that the process has loaded; process-wide, the first one counts."},
     {"KVLANE_MAX_SESSIONS", KVL_ROW_NUMBER, "1024", 1, 65535, NULL, FIELD(max_sessions),
      "Sessions that a node holds at the same time."},
     {"KVLANE_MAX_LEASES", KVL_ROW_NUMBER, "65536", 1, UINT64_C(1) << 24, NULL, FIELD(max_leases),

@@ -173,7 +173,8 @@ static bool entry_is_small(const kvl_job_t *job, const kvl_entry_t *entry)
 {
     uint32_t max = kvl_link_terms(job->cache->link)->inline_max;
 
-    return entry->length <= max && entry->length <= KVL_INLINE_CAP;
+    /* a put of device memory is copied beside others, not alone while the message is made */
+    return entry->length <= max && entry->length <= KVL_INLINE_CAP && !(entry->device && job->op == KVL_CACHE_PUT);
 }
 
 /* may this entry be asked for now? */

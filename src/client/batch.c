@@ -18,6 +18,7 @@
 static void batch_unhold(kvl_batch_t *batch)
 {
     if (atomic_fetch_sub_explicit(&batch->references, 1, memory_order_acq_rel) == 1) {
+        kvl_gate_cleanup(&batch->gate);
         batch->ops->destroy(batch);
     }
 }
@@ -72,6 +73,8 @@ void kvl_batch_init(kvl_batch_t *batch, kvl_engine_t *engine, const kvl_batch_op
     batch->left        = count;
     batch->status      = KVL_OK;
     batch->cause[0]    = '\0';
+    batch->gated       = false;
+    batch->gate        = (kvl_gate_t){.event = NULL};
     atomic_init(&batch->complete, 0);
     atomic_init(&batch->references, 2);
     atomic_init(&batch->cancel_asked, false);
@@ -79,6 +82,29 @@ void kvl_batch_init(kvl_batch_t *batch, kvl_engine_t *engine, const kvl_batch_op
     for (i = 0; i < count; i++) {
         results[i] = (kvl_result_t){.status = KVL_INPROGRESS};
     }
+}
+
+kvl_status_t kvl_batch_gate(kvl_batch_t *batch, const kvl_batch_params_t *params, kvl_device_t *device)
+{
+    kvl_status_t status;
+
+    if (!params || (!params->stream && !params->event)) {
+        return KVL_OK;
+    }
+    if (!device) {
+        return kvl_error(KVL_ERR_INVALID, "batch: a stream or event to wait for, but none of its memory is a device's");
+    }
+    status       = kvl_gate_init(&batch->gate, device, params->stream, params->event);
+    batch->gated = status == KVL_OK;
+    return status;
+}
+
+kvl_status_t kvl_batch_admits(kvl_batch_t *batch)
+{
+    kvl_status_t status = batch->gated ? kvl_gate_test(&batch->gate) : KVL_OK;
+
+    batch->gated = status == KVL_INPROGRESS;
+    return status;
 }
 
 bool kvl_batch_fail(kvl_batch_t *batch, kvl_status_t status)

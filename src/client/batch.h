@@ -6,6 +6,7 @@
 #define KVL_CLIENT_BATCH_H
 
 #include "engine/engine.h"
+#include "mem/device.h"
 
 #include <kvlane/engine.h>
 
@@ -44,6 +45,8 @@ struct kvl_batch {
     _Atomic int complete;
     _Atomic unsigned references; /* the caller's, the engine's, and a cancel's under way */
     _Atomic bool cancel_asked;
+    bool gated;      /* engine thread, after submit: its memory may not be touched yet */
+    kvl_gate_t gate; /* ... until this is open; constant after submit */
     kvl_work_t cancel_work; /* the one crossing from callers to the engine, posted at most once */
 };
 
@@ -57,6 +60,13 @@ kvl_status_t kvl_batch_deadline(kvl_engine_t *engine, const kvl_batch_params_t *
 void kvl_batch_init(kvl_batch_t *batch, kvl_engine_t *engine, const kvl_batch_ops_t *ops,
                     const kvl_batch_params_t *params, int64_t deadline_ns, kvl_result_t *results,
                     size_t count);
+
+/* Notes what @a params say has to be over on @a device (of the batch's memory; NULL: it has none) before the memory is
+ * touched. KVL_ERR_INVALID. Any thread, after init. */
+kvl_status_t kvl_batch_gate(kvl_batch_t *batch, const kvl_batch_params_t *params, kvl_device_t *device);
+/* May it be touched? KVL_INPROGRESS: ask again in a moment (KVL_GATE_NS); an error: it will never be. Engine thread. */
+kvl_status_t kvl_batch_admits(kvl_batch_t *batch);
+#define KVL_GATE_NS (50 * KVL_US)
 
 /* Item @a index ended. Once per item. Returns true if this failure decides the batch's status as
  * known so far: the caller then says why with kvl_batch_blame(). Engine thread. */

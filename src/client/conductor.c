@@ -53,7 +53,32 @@ static bool job_is_over(const kvl_job_t *job)
            kvl_list_empty(&job->queries);
 }
 
+static void job_fail(kvl_job_t *job, kvl_status_t status, const char *text)
+{
+    if (kvl_batch_fail(&job->batch, status)) {
+        kvl_batch_blame(&job->batch, "%s: %s", kvl_status_string(status), text);
+    }
+    if (job->stop == KVL_OK) {
+        job->stop = status;
+    }
+    kvl_job_end_todo(job, status, text);
+    kvl_job_wake(job);
+}
+
 /* ---- running ---- */
+
+/* work of the caller's on the device comes first */
+static bool job_is_admitted(kvl_job_t *job)
+{
+    kvl_status_t status = kvl_batch_admits(&job->batch);
+
+    if (status == KVL_INPROGRESS) {
+        kvl_job_pause(job, kvl_now_ns() + KVL_GATE_NS);
+    } else if (status != KVL_OK) {
+        job_fail(job, status, kvl_error_text());
+    }
+    return status == KVL_OK;
+}
 
 static unsigned job_run(kvl_job_t *job, bool up)
 {
@@ -66,6 +91,9 @@ static unsigned job_run(kvl_job_t *job, bool up)
     }
     if (kvl_now_ns() < job->pause_until_ns) {
         kvl_job_pause(job, job->pause_until_ns);
+        return 0;
+    }
+    if (job->batch.gated && !job_is_admitted(job)) {
         return 0;
     }
     switch (job->op) {
@@ -142,18 +170,6 @@ void kvl_cache_hold(kvl_cache_t *cache)
 }
 
 /* ---- start ---- */
-
-static void job_fail(kvl_job_t *job, kvl_status_t status, const char *text)
-{
-    if (kvl_batch_fail(&job->batch, status)) {
-        kvl_batch_blame(&job->batch, "%s: %s", kvl_status_string(status), text);
-    }
-    if (job->stop == KVL_OK) {
-        job->stop = status;
-    }
-    kvl_job_end_todo(job, status, text);
-    kvl_job_wake(job);
-}
 
 void kvl_conductor_attach(kvl_work_t *work)
 {

@@ -131,9 +131,10 @@ void kvl_flight_move(kvl_flight_t *flight, kvl_move_dir_t dir, const kvl_remote_
     flight->ask   = NULL;
     flight->move =
         (kvl_move_t){.dir    = dir,
-                     .lane   = kvl_lane_choose(job->cache->settings->sg, entry->piece_count, false),
+                     .lane   = kvl_lane_choose(job->cache->settings->sg, entry->piece_count, entry->device != NULL),
                      .pieces = entry->pieces,
                      .piece_count  = entry->piece_count,
+                     .device       = entry->device,
                      .remote       = region,
                      .token        = flight->lease.id,
                      .generation   = flight->lease.generation,

@@ -2,6 +2,7 @@
 #include "client/job.h"
 
 #include "base/error.h"
+#include "lane/stage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,14 +19,33 @@ static bool lookup_add(kvl_wbuf_t *w, kvl_flight_t *flight)
     return kvl_put_lookup(w, &item);
 }
 
-static void entry_scatter(const kvl_entry_t *entry, const uint8_t *bytes)
+/* a small one: its copy to a device is waited for */
+static kvl_status_t entry_to_device(const kvl_entry_t *entry, const uint8_t *bytes)
+{
+    uint8_t stage[KVL_INLINE_CAP];
+    kvl_status_t status, settled;
+
+    if (entry->length > sizeof(stage)) {
+        return kvl_error(KVL_ERR_PROTOCOL, "FOUND: %" PRIu64 " bytes inside of the message", entry->length);
+    }
+    memcpy(stage, bytes, entry->length);
+    status  = kvl_stage_copy(stage, entry->pieces, 0, entry->length, entry->device, KVL_TO_DEVICE);
+    settled = kvl_device_settle(entry->device, KVL_TO_DEVICE);
+    return status == KVL_OK ? settled : status;
+}
+
+static kvl_status_t entry_scatter(const kvl_entry_t *entry, const uint8_t *bytes)
 {
     uint32_t i;
 
+    if (entry->device) {
+        return entry_to_device(entry, bytes);
+    }
     for (i = 0; i < entry->piece_count; i++) {
         memcpy(entry->pieces[i].address, bytes, entry->pieces[i].length);
         bytes += entry->pieces[i].length;
     }
+    return KVL_OK;
 }
 
 /* all bytes are here: do they belong to the value for sure? */
@@ -92,8 +112,9 @@ static void found_item(kvl_flight_t *flight, const kvl_found_t *item,
         return;
     }
     if (item->has_inline) {
-        entry_scatter(entry, item->bytes);
-        kvl_flight_end(flight, KVL_OK, item->length, NULL);
+        kvl_status_t status = entry_scatter(entry, item->bytes);
+
+        kvl_flight_end(flight, status, item->length, status == KVL_OK ? NULL : kvl_error_text());
         return;
     }
     flight->lease           = item->lease;

@@ -38,6 +38,7 @@ typedef struct {
     const uint8_t *key;
     kvl_piece_t *pieces; /* segments after merging; offsets are set when a lease is there */
     uint64_t length;     /* sum of the segments */
+    kvl_device_t *device; /* of those in device memory; NULL: none is */
     uint32_t piece_count;
     uint8_t key_length;
     uint8_t state; /* kvl_entry_state_t */

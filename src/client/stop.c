@@ -38,6 +38,9 @@ static const char *entry_phase(const kvl_job_t *job, uint32_t index)
     if (!kvl_cache_is_up(job->cache)) {
         return "waits for the connection";
     }
+    if (job->batch.gated) {
+        return "waits for the stream or event of its device";
+    }
     return job->backoff_ns ? "waits for space at the node" : "waits for its turn";
 }
 

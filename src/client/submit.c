@@ -18,6 +18,8 @@ typedef struct {
     size_t count;
     size_t pieces, key_bytes; /* measured */
     kvl_region_t *last;       /* the region of the segment before: most often of the next too */
+    kvl_device_t *device;     /* of the last segment in device memory */
+    bool waits;               /* for a stream or event of it */
 } submit_t;
 
 static bool op_moves(kvl_cache_op_t op)
@@ -140,6 +142,26 @@ static kvl_status_t segment_region(submit_t *submit, size_t item, size_t index)
     return KVL_OK;
 }
 
+/* A value may lie on a device and in host memory, not on two devices: one engine copies it. */
+static kvl_status_t segment_device(submit_t *submit, size_t item, size_t index, kvl_entry_t *entry)
+{
+    kvl_device_t *device = submit->last->device;
+
+    if (device && entry->device && device != entry->device) {
+        return kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment %zu is on %s, one before it on %s; split the item",
+                         item, index, kvl_device_name(device), kvl_device_name(entry->device));
+    }
+    if (device && submit->device && device != submit->device && submit->waits) {
+        return kvl_error(KVL_ERR_INVALID, "cache: item %zu: segment %zu is on %s, others on %s; a batch with a stream or "
+                         "event to wait for has one device", item, index, kvl_device_name(device),
+                         kvl_device_name(submit->device));
+    }
+    if (device) {
+        entry->device = submit->device = device;
+    }
+    return KVL_OK;
+}
+
 static kvl_status_t item_pieces(submit_t *submit, size_t index, kvl_entry_t *entry)
 {
     const kvl_item_t *item = &submit->items[index];
@@ -149,13 +171,17 @@ static kvl_status_t item_pieces(submit_t *submit, size_t index, kvl_entry_t *ent
     for (i = 0; i < item->segment_count; i++) {
         kvl_status_t status = segment_region(submit, index, i);
 
+        if (status == KVL_OK) {
+            status = segment_device(submit, index, i, entry);
+        }
         if (status != KVL_OK) {
             return status;
         }
         entry->pieces[i] = (kvl_piece_t){.address       = item->segments[i].address,
                                          .length        = item->segments[i].length,
                                          .mems          = submit->last->mems,
-                                         .remote_offset = entry->length};
+                                         .remote_offset = entry->length,
+                                         .device        = submit->last->device};
         entry->length += item->segments[i].length;
     }
     entry->piece_count = (uint32_t)kvl_pieces_merge(entry->pieces, item->segment_count);
@@ -212,7 +238,11 @@ static void job_init(kvl_job_t *job, submit_t *submit, const kvl_batch_params_t 
 kvl_status_t kvl_job_create(kvl_cache_t *cache, kvl_cache_op_t op, const kvl_item_t *items,
                             size_t count, const kvl_batch_params_t *params, kvl_job_t **job_p)
 {
-    submit_t submit = {.cache = cache, .op = op, .items = items, .count = count};
+    submit_t submit = {.cache = cache,
+                       .op    = op,
+                       .items = items,
+                       .count = count,
+                       .waits = params && (params->stream || params->event)};
     kvl_result_t *results;
     kvl_piece_t *pieces;
     kvl_status_t status;
@@ -243,6 +273,9 @@ kvl_status_t kvl_job_create(kvl_cache_t *cache, kvl_cache_op_t op, const kvl_ite
     job->entries = (kvl_entry_t *)(results + count);
     pieces       = (kvl_piece_t *)(job->entries + count);
     status       = submit_copy(&submit, job, pieces, (uint8_t *)(pieces + submit.pieces));
+    if (status == KVL_OK) {
+        status = kvl_batch_gate(&job->batch, params, submit.device);
+    }
     if (status != KVL_OK) {
         kvl_job_destroy(job);
         return status;

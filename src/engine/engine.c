@@ -146,6 +146,7 @@ static void engine_cleanup(kvl_engine_t *engine)
 {
     unsigned rail, lane;
 
+    kvl_engine_device_close(engine);
     kvl_engine_release_regions(engine);
     for (rail = 0; rail < KVL_RAILS_MAX; rail++) {
         for (lane = 0; lane < KVL_LANE_COUNT; lane++) {
@@ -171,6 +172,7 @@ static void engine_cleanup(kvl_engine_t *engine)
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->region_lock);
+    pthread_mutex_destroy(&engine->device_lock);
     kvl_config_destroy(engine->config);
     kvl_free(engine);
     atomic_fetch_sub(&engines_open, 1);
@@ -195,6 +197,7 @@ static void engine_init(kvl_engine_t *engine)
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->region_lock, NULL);
+    pthread_mutex_init(&engine->device_lock, NULL);
     engine->now_ns = kvl_now_ns();
     engine->pid    = getpid();
     engine->numa_node = -1;
@@ -224,6 +227,9 @@ kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_engine_t *
     if (status == KVL_OK) {
         engine->settings = kvl_config_settings(engine->config);
         kvl_config_apply_process(engine->config);
+        status = kvl_device_library(engine->settings->cuda_library);
+    }
+    if (status == KVL_OK) {
         status = engine_nonce(&engine->nonce);
         engine->last_region_id = (uint32_t)(engine->nonce >> 32);
     }
@@ -361,6 +367,7 @@ static void engine_print_text(kvl_engine_t *engine, FILE *stream)
             kvl_ucx_version(), kvl_ucx_path(), engine->rail_count,
             engine->rail_count * KVL_LANE_COUNT);
     kvl_engine_rails_print(engine, stream, 0);
+    kvl_engine_devices_print(engine, stream, 0);
 }
 
 void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
@@ -375,7 +382,9 @@ void kvl_engine_print(kvl_engine_t *engine, FILE *stream, int json)
         fprintf(stream, "{\"rails\": %u, \"workers\": %u, ", engine->rail_count,
                 engine->rail_count * KVL_LANE_COUNT);
         kvl_engine_rails_print(engine, stream, json);
-        fprintf(stream, "\"parts\": [");
+        fprintf(stream, "\"devices\": [");
+        kvl_engine_devices_print(engine, stream, json);
+        fprintf(stream, "], \"parts\": [");
     } else {
         engine_print_text(engine, stream);
     }

@@ -13,6 +13,8 @@
 #include "base/list.h"
 #include "base/ring.h"
 #include "lane/endpoint.h"
+#include "lane/stage.h"
+#include "mem/device.h"
 #include "rail/table.h"
 #include "ucx/ucx.h"
 #include "wire/wire.h"
@@ -126,13 +128,27 @@ bool kvl_engine_device_is_up(const kvl_engine_t *engine, const char *device);
  * kvl_node_run() or a test may run the loop itself: */
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns);
 
+/* ---- device memory (device.c) ---- */
+/* What it goes through; of use once a region of it is registered. */
+kvl_stages_t *kvl_engine_stages(kvl_engine_t *engine);
+/* Devices that it has had regions of; only grows. */
+unsigned kvl_engine_device_count(const kvl_engine_t *engine);
+/* By device: rails (bits) whose self-test with its memory passed. */
+const uint32_t *kvl_engine_direct(const kvl_engine_t *engine);
+/* A device whose path to @a rail was not tested; NULL: there is none, or it is not wanted. */
+kvl_device_t *kvl_engine_device_untested(kvl_engine_t *engine, unsigned rail);
+/* It is being tested, which counts as failed; then what came of it. */
+typedef enum { KVL_PATH_TESTING, KVL_PATH_FAILED, KVL_PATH_DIRECT } kvl_path_t;
+void kvl_engine_device_path(kvl_engine_t *engine, const kvl_device_t *device, unsigned rail, kvl_path_t path);
+
 /* ---- regions (region.c) ---- */
 struct kvl_region {
     kvl_engine_t *engine;          /* constant after create */
     uint32_t id;                   /* constant; never reused within the engine's life, not 0 */
     void *address;                 /* constant */
     size_t length;                 /* constant */
-    kvl_mem_t *mems[KVL_RAILS_MAX];/* constant */
+    kvl_device_t *device;          /* constant: whose memory it is; NULL: host memory */
+    kvl_mem_t *mems[KVL_RAILS_MAX];/* constant; device memory that goes through stages: NULL */
     _Atomic long users;            /* batches under way */
     bool exported;                 /* in the engine: peers may reach it by id */
     kvl_list_t link;               /* in the engine: all regions */

@@ -227,8 +227,7 @@ static bool engine_arm(kvl_engine_t *engine)
 static void engine_epoll(kvl_engine_t *engine, int64_t timeout_ns)
 {
     struct epoll_event events[8];
-    struct timespec timeout = {.tv_sec  = timeout_ns / KVL_SECOND,
-                               .tv_nsec = timeout_ns % KVL_SECOND};
+    struct timespec timeout = {.tv_sec = timeout_ns / KVL_SECOND, .tv_nsec = timeout_ns % KVL_SECOND};
     uint64_t count;
     ssize_t n;
 
@@ -259,15 +258,19 @@ static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
 
 static unsigned engine_work(kvl_engine_t *engine)
 {
+    kvl_device_t *device = atomic_load_explicit(&engine->device, memory_order_acquire);
     unsigned n;
 
+    kvl_device_enter(device); /* for UCX */
     engine->now_ns = kvl_now_ns();
     atomic_store_explicit(&engine->turned_ns, engine->now_ns, memory_order_relaxed);
     n = engine_inbox(engine);
     n += engine_workers(engine);
     n += kvl_timers_run(&engine->timers, engine->now_ns);
     n += engine_pollers(engine);
-    return engine->renewing ? n + kvl_engine_renew_step(engine) : n;
+    n += engine->renewing ? kvl_engine_renew_step(engine) : 0;
+    kvl_device_leave(device);
+    return n;
 }
 
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
@@ -279,9 +282,7 @@ void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
     if (!may_sleep) {
         return;
     }
-    if (!engine->idle_since_ns) {
-        engine->idle_since_ns = engine->now_ns;
-    }
+    engine->idle_since_ns = engine->idle_since_ns ? engine->idle_since_ns : engine->now_ns;
     if (engine->now_ns - engine->idle_since_ns < engine->settings->spin_ns) {
         sched_yield();
         return;

@@ -26,7 +26,9 @@ kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, cons
         return KVL_OK;
     }
     for (node = engine->regions.next; node != &engine->regions; node = node->next) {
-        all += kvl_container(node, const kvl_region_t, link)->length;
+        const kvl_region_t *region = kvl_container(node, const kvl_region_t, link);
+
+        all += region->device ? 0 : region->length;
     }
     kvl_locking_look(&locking);
     all = all > locking.pinned / rails ? all - locking.pinned / rails : 0; /* what is still to come */

@@ -58,8 +58,15 @@ struct kvl_engine {
     kvl_list_t *next_poller; /* of the turn under way */
     bool thread_drives;      /* the owner is the progress thread: it gives way to guests */
 
+    /* paths, by device; bits: rails */
+    uint32_t tested[KVL_DEVICES_MAX]; /* ... or being tested */
+    uint32_t failed[KVL_DEVICES_MAX], direct[KVL_DEVICES_MAX];
+
     /* any thread */
     kvl_inbox_t inbox;
+    _Atomic(kvl_device_t *) device; /* of the first region of device memory; NULL: there is none */
+    _Atomic(kvl_device_t *) devices[KVL_DEVICES_MAX]; /* by number: those that regions are or were of */
+    _Atomic unsigned device_count;                    /* of them */
     _Atomic bool sleeping;    /* the owner is in epoll_wait, or about to be */
     _Atomic unsigned wanting; /* threads that want the token for a moment */
     _Atomic bool stop;
@@ -76,6 +83,11 @@ struct kvl_engine {
     _Atomic unsigned sleepers;/* of them, those that sleep on changed */
     unsigned visits;          /* grows with each guest that left */
     bool parked;              /* the progress thread waits to be told that nobody drives any more */
+
+    /* under device_lock, until `device` is set; then constant, and the engine thread's */
+    pthread_mutex_t device_lock;
+    kvl_region_t *stage_region;
+    kvl_stages_t stages;
 
     /* under region_lock */
     pthread_mutex_t region_lock;
@@ -111,6 +123,12 @@ unsigned kvl_engine_renew_step(kvl_engine_t *engine);
 /* Do the system's limits let @a bytes more be registered, for @a what, if there are rails of RDMA, and what these
  * need by themselves? KVL_ERR_LIMIT says what to do. Under region_lock. */
 kvl_status_t kvl_engine_may_pin(const kvl_engine_t *engine, uint64_t bytes, const char *what);
+
+/* device.c */
+/* There will be a region of its memory. KVL_ERR_NO_MEMORY, KVL_ERR_REGISTER, KVL_ERR_LIMIT, KVL_ERR_INVALID. */
+kvl_status_t kvl_engine_device_use(kvl_engine_t *engine, kvl_device_t *device);
+void kvl_engine_device_close(kvl_engine_t *engine); /* before its regions go */
+void kvl_engine_devices_print(const kvl_engine_t *engine, FILE *stream, int json);
 
 /* region.c */
 void kvl_engine_release_regions(kvl_engine_t *engine);

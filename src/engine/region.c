@@ -49,6 +49,30 @@ static kvl_status_t region_map(kvl_region_t *region)
     return status;
 }
 
+/* Device memory: with all rails, if each may reach it by itself; else it goes through stages, which needs none. */
+static void region_map_device(kvl_region_t *region)
+{
+    kvl_engine_t *engine = region->engine;
+    kvl_status_t status  = KVL_OK;
+    unsigned rail;
+
+    for (rail = 0; rail < engine->rail_count; rail++) {
+        if (!kvl_context_takes_devices(engine->rails[rail].context) ||
+            engine->settings->gpudirect == KVL_GPUDIRECT_OFF) {
+            return;
+        }
+    }
+    for (rail = 0; status == KVL_OK && rail < engine->rail_count; rail++) {
+        status = kvl_mem_create_device(engine->rails[rail].context, region->address, region->length,
+                                       &region->mems[rail]);
+    }
+    if (status != KVL_OK) {
+        kvl_warn("%s: it goes through host memory; for %s and rails to reach it by themselves see "
+                 "nvidia_peermem, or dmabuf", kvl_error_text(), kvl_device_name(region->device));
+        region_unmap(region);
+    }
+}
+
 /* UCX allocates it: on the engine's NUMA node, and in huge pages where the system gives them for the asking. */
 static kvl_status_t region_alloc(kvl_region_t *region)
 {
@@ -101,26 +125,38 @@ static kvl_status_t region_pin(kvl_engine_t *engine, size_t length)
     return kvl_pin_take(length, engine->settings->pin_max, kvl_time_add(kvl_now_ns(), wait_ns));
 }
 
-static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length,
+/* what counts against limits of locked memory */
+static size_t region_pinned(const kvl_region_t *region)
+{
+    return region->device ? 0 : region->length;
+}
+
+/* @a device: of device memory at @a address */
+static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t length, kvl_device_t *device,
                                   kvl_region_t **region_p)
 {
     kvl_region_t *region;
     kvl_status_t status;
 
-    status = region_pin(engine, length);
+    status = device ? KVL_OK : region_pin(engine, length);
     if (status != KVL_OK) {
         return status;
     }
     region = kvl_calloc(1, sizeof(*region));
     if (!region) {
-        kvl_pin_give(length);
+        kvl_pin_give(device ? 0 : length);
         return kvl_error(KVL_ERR_NO_MEMORY, "region: out of memory");
     }
     region->engine  = engine;
     region->address = address;
     region->length  = length;
+    region->device  = device;
     pthread_mutex_lock(&engine->region_lock);
-    status = address ? region_map(region) : region_alloc(region);
+    if (device) {
+        region_map_device(region);
+    } else {
+        status = address ? region_map(region) : region_alloc(region);
+    }
     if (status == KVL_OK) {
         engine->last_region_id += engine->last_region_id == UINT32_MAX ? 2 : 1; /* 0 is none */
         region->id = engine->last_region_id;
@@ -128,25 +164,49 @@ static kvl_status_t region_create(kvl_engine_t *engine, void *address, size_t le
     }
     pthread_mutex_unlock(&engine->region_lock);
     if (status != KVL_OK) {
+        kvl_pin_give(region_pinned(region));
         kvl_free(region);
-        kvl_pin_give(length);
         return status;
     }
     *region_p = region;
     return KVL_OK;
 }
 
+static kvl_status_t range_find(const void *address, size_t length, kvl_device_t **device_p)
+{
+    if (!address || !length || (uintptr_t)address + length < (uintptr_t)address) {
+        return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length, address);
+    }
+    return kvl_device_find(address, length, device_p);
+}
+
+kvl_status_t kvl_memory_query(const void *address, size_t length, kvl_memory_t *memory_p)
+{
+    kvl_device_t *device;
+    kvl_status_t status = memory_p ? range_find(address, length, &device)
+                                   : kvl_error(KVL_ERR_INVALID, "kvl_memory_query: memory_p is NULL");
+
+    if (status == KVL_OK) {
+        *memory_p = device ? (kvl_memory_t){KVL_MEMORY_CUDA, (int)kvl_device_number(device)}
+                           : (kvl_memory_t){KVL_MEMORY_HOST, -1};
+    }
+    return status;
+}
+
 kvl_status_t kvl_region_register(kvl_engine_t *engine, void *address, size_t length,
                                  kvl_region_t **region_p)
 {
+    kvl_device_t *device;
+    kvl_status_t status;
+
     if (!engine || !region_p) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL");
     }
-    if (!address || !length || (uintptr_t)address + length < (uintptr_t)address) {
-        return kvl_error(KVL_ERR_INVALID, "region: %zu bytes at %p is no range of memory", length,
-                         address);
+    status = range_find(address, length, &device);
+    if (status == KVL_OK && device) {
+        status = kvl_engine_device_use(engine, device);
     }
-    return region_create(engine, address, length, region_p);
+    return status == KVL_OK ? region_create(engine, address, length, device, region_p) : status;
 }
 
 kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
@@ -154,7 +214,7 @@ kvl_status_t kvl_region_alloc_untouched(kvl_engine_t *engine, size_t length, kvl
     if (!engine || !region_p || !length) {
         return kvl_error(KVL_ERR_INVALID, "region: engine or region_p is NULL, or length is 0");
     }
-    return region_create(engine, NULL, length, region_p);
+    return region_create(engine, NULL, length, NULL, region_p);
 }
 
 kvl_status_t kvl_region_alloc(kvl_engine_t *engine, size_t length, kvl_region_t **region_p)
@@ -188,7 +248,7 @@ static void region_destroy(kvl_region_t *region)
 {
     kvl_list_remove(&region->link);
     region_unmap(region);
-    kvl_pin_give(region->length);
+    kvl_pin_give(region_pinned(region));
     kvl_free(region);
 }
 
@@ -219,7 +279,7 @@ kvl_status_t kvl_region_release(kvl_region_t *region)
 
 unsigned kvl_region_slices(const kvl_region_t *region)
 {
-    return kvl_mem_slices(region->mems[0]);
+    return region->device ? 1 : kvl_mem_slices(region->mems[0]);
 }
 
 kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsigned slice,
@@ -227,10 +287,19 @@ kvl_status_t kvl_region_record(const kvl_region_t *region, unsigned rail, unsign
 {
     const kvl_mem_t *mem = region->mems[rail];
     size_t rkey_length   = KVL_WIRE_RKEY_MAX;
-    kvl_status_t status  = kvl_mem_pack(mem, slice, rkey, &rkey_length);
+    kvl_status_t status;
     size_t length;
     void *base;
 
+    if (region->device) { /* without a key: peers reach it by messages, and we know how */
+        *record = (kvl_wire_region_t){.id     = region->id,
+                                      .rail   = (uint8_t)rail,
+                                      .base   = (uintptr_t)region->address,
+                                      .length = region->length,
+                                      .rkey   = rkey};
+        return KVL_OK;
+    }
+    status = kvl_mem_pack(mem, slice, rkey, &rkey_length);
     if (status == KVL_OK) {
         kvl_mem_slice(mem, slice, &base, &length);
         *record = (kvl_wire_region_t){.id          = region->id,

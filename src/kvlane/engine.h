@@ -143,6 +143,14 @@ typedef struct {
     int64_t timeout_ms;         /**< from now; 0: KVLANE_TIMEOUT; there is no "forever" */
     kvl_batch_func_t callback;  /**< NULL: use test, wait or the event fd */
     void *arg;                  /**< handed to @a callback */
+    /** With segments in device memory, of one device: what has to be done there before kvlane reads (put) or writes
+     *  (get) any of them. NULL: nothing. All that is in this stream at the time of the call (CUstream or cudaStream_t;
+     *  the legacy default stream is cudaStreamLegacy) ... */
+    void *stream;
+    /** ... and what this event was recorded after (CUevent or cudaEvent_t; it must stay until the batch completes).
+     *  There is nothing to wait for afterwards: when a get completes its bytes are in the device's memory, and work
+     *  that is launched then sees them. */
+    void *event;
 } kvl_batch_params_t;
 
 /** KVL_INPROGRESS, or the batch's status: KVL_OK if every item is KVL_OK, else the worst. */

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define KVL_PLUGIN_ABI 1u
+#define KVL_PLUGIN_ABI 2u
 
 typedef struct {
     uint32_t abi;  /**< KVL_PLUGIN_ABI */
@@ -65,6 +65,7 @@ typedef struct {
     const char *(*ucx_path)(void);
 
     /* memory.h */
+    kvl_status_t (*memory_query)(const void *address, size_t length, kvl_memory_t *memory_p);
     kvl_status_t (*region_register)(kvl_engine_t *engine, void *address, size_t length,
                                     kvl_region_t **region_p);
     kvl_status_t (*region_alloc)(kvl_engine_t *engine, size_t length, kvl_region_t **region_p);

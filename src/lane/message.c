@@ -39,7 +39,7 @@ kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
     return KVL_OK;
 }
 
-static void op_head(kvl_op_t *op, const kvl_cut_t *cut)
+static void op_head(kvl_op_t *op)
 {
     const kvl_move_t *move = op->move;
     kvl_data_head_t head   = {.kind       = move->dir == KVL_MOVE_PUT ? KVL_AM_PUT : KVL_AM_GET,
@@ -49,8 +49,8 @@ static void op_head(kvl_op_t *op, const kvl_cut_t *cut)
                               .generation = move->generation,
                               .transfer   = move->transfer,
                               .offset =
-                                  cut->remote_offset - (move->scope == 0 ? move->value_offset : 0),
-                              .length = cut->length};
+                                  op->remote_offset - (move->scope == 0 ? move->value_offset : 0),
+                              .length = op->length};
 
     kvl_put_data_head(op->head, &head);
 }
@@ -83,11 +83,11 @@ static void message_sent(kvl_req_t *req, kvl_status_t status)
     kvl_op_back(op, KVL_OP_SENDING, status);
 }
 
-kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut)
+kvl_status_t kvl_message_post(kvl_op_t *op)
 {
     kvl_am_send_t send = {.id = KVL_AM_GET, .header = op->head, .header_length = sizeof(op->head)};
 
-    op_head(op, cut);
+    op_head(op);
     op->req.done = message_sent;
     if (op->move->dir == KVL_MOVE_GET) {
         op->waits |= KVL_OP_ASKED;
@@ -115,7 +115,9 @@ static void reply_received(kvl_req_t *req, kvl_status_t status)
     if (status == KVL_OK && req->received != op->length) {
         status = KVL_ERR_PROTOCOL;
     }
-    if (status == KVL_OK && op->bounce) {
+    if (status == KVL_OK && op->stage) {
+        status = kvl_staged_got(op, NULL);
+    } else if (status == KVL_OK && op->bounce) {
         op_scatter(op, op->bounce->data);
     }
     kvl_op_back(op, KVL_OP_RECEIVING, status);
@@ -170,6 +172,10 @@ kvl_status_t kvl_mover_reply(kvl_mover_t *mover, kvl_endpoint_t *endpoint,
     }
     if (!am->data) {
         return reply_receive(op, am);
+    }
+    if (op->stage) {
+        kvl_op_back(op, KVL_OP_ASKED, kvl_staged_got(op, am->data));
+        return KVL_OK;
     }
     op_scatter(op, am->data);
     kvl_op_back(op, KVL_OP_ASKED, KVL_OK);

@@ -21,6 +21,7 @@
 #define PUMP_BYTES (4u << 20)
 #define PUMP_TELLS 256
 #define BOUNCE_MAX (64u << 20)
+#define STAGE_MAX  (1u << 20) /* of a staged op: its copy is to overlap with the wire of others */
 
 /* ---- life ---- */
 
@@ -46,6 +47,7 @@ kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mo
     kvl_list_init(&mover->draining);
     kvl_list_init(&mover->flushing);
     kvl_list_init(&mover->over);
+    kvl_list_init(&mover->copying);
     kvl_bounces_init(&mover->bounces, BOUNCE_MAX);
     kvl_rails_init(mover);
     *mover_p = mover;
@@ -164,7 +166,7 @@ void kvl_mover_submit(kvl_mover_t *mover, kvl_flow_t *flow, kvl_move_t *move)
     move->ops_total = 0;
     move->used[0] = move->used[1] = 0;
     move->status                  = KVL_OK;
-    move->again                   = false;
+    move->again = move->landed_by_nic = false;
     if (mover->rails.several) {
         kvl_rails_submit(mover, move);
     }
@@ -228,23 +230,57 @@ typedef struct {
     size_t bytes;
 } pump_budget_t;
 
-/* Hands the op to UCX; false if it has to wait for a bounce buffer. */
+void kvl_op_send(kvl_op_t *op)
+{
+    kvl_status_t status = op->message ? kvl_message_post(op) : kvl_rma_post(op);
+
+    if (status == KVL_OK) { /* sent: a get of message mode still waits for its reply */
+        kvl_op_sent(op, status);
+    } else if (status != KVL_INPROGRESS) { /* not sent: no reply will come */
+        kvl_op_back(op, ~0u, status);
+    }
+}
+
+/* May the rails reach its memory by themselves, or some of them? */
+static bool move_is_direct(const kvl_mover_t *mover, const kvl_move_t *move, kvl_mode_t mode, uint32_t rails)
+{
+    const kvl_mover_params_t *params = &mover->params;
+
+    if (!move->device || mode != KVL_MODE_IS_ONESIDED) {
+        return !move->device;
+    }
+    return move->direct || (params->direct && (params->direct[kvl_device_number(move->device)] & rails));
+}
+
+static kvl_status_t op_prepare(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
+{
+    kvl_move_t *move = op->move;
+    unsigned rail    = op->endpoint->rail;
+
+    op->message       = mode == KVL_MODE_IS_MESSAGE;
+    op->remote_offset = cut->remote_offset;
+    op->length        = cut->length;
+    if (!move_is_direct(op->mover, move, mode, 1u << rail) || (move->device && !kvl_cut_mem(move, cut, rail))) {
+        op->mover->stats.staged++;
+        return kvl_staged_prepare(op, cut);
+    }
+    if (move->device) {
+        op->mover->stats.direct++;
+        move->landed_by_nic = move->dir == KVL_MOVE_GET;
+    }
+    return op->message ? kvl_message_prepare(op, cut) : kvl_rma_prepare(op, cut);
+}
+
+/* Hands the op to UCX, or its bytes to a copy first; false if it has to wait for a buffer. */
 static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
 {
     kvl_move_t *move    = op->move;
-    kvl_status_t status = KVL_OK;
+    kvl_status_t status = op_prepare(op, mode, cut);
 
-    if (mode == KVL_MODE_IS_MESSAGE) {
-        status = kvl_message_prepare(op, cut);
-        if (status == KVL_ERR_BUSY) {
-            kvl_op_drop(op);
-            return false;
-        }
-    }
-    op->length = cut->length;
-    if (status == KVL_OK) {
-        op->waits = KVL_OP_SENDING;
-        status    = mode == KVL_MODE_IS_MESSAGE ? kvl_message_post(op, cut) : kvl_rma_post(op, cut);
+    if (status == KVL_ERR_BUSY) {
+        op->mover->stats.staged -= move->device != NULL; /* only a stage is waited for then */
+        kvl_op_drop(op);
+        return false;
     }
     move->ops_total++;
     move->piece    = cut->piece;
@@ -252,9 +288,15 @@ static bool op_post(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *cut)
     if (op->mover->rails.several) {
         kvl_rails_posted(op);
     }
+    if (status == KVL_OK && op->stage && move->dir == KVL_MOVE_PUT) {
+        status = kvl_staged_put(op);
+    } else if (status == KVL_OK) {
+        op->waits = KVL_OP_SENDING;
+        kvl_op_send(op);
+        return true;
+    }
     if (status != KVL_INPROGRESS) {
-        /* sent: a get still waits for its reply; not sent: none will come */
-        kvl_op_back(op, status == KVL_OK ? KVL_OP_SENDING : ~0u, status);
+        kvl_op_back(op, ~0u, status);
     }
     return true;
 }
@@ -271,16 +313,21 @@ static kvl_mode_t move_mode(const kvl_mover_t *mover, const kvl_move_t *move)
 static kvl_endpoint_t *lane_endpoint(kvl_mover_t *mover, const kvl_move_t *move, kvl_mode_t mode,
                                      kvl_cut_t *cut)
 {
-    bool gather = mode == KVL_MODE_IS_MESSAGE || mover->params.gathers;
+    bool staged    = !move_is_direct(mover, move, mode, UINT32_MAX);
+    bool gather    = mode == KVL_MODE_IS_MESSAGE || mover->params.gathers || staged;
+    uint64_t chunk = mover->rails.several ? kvl_rails_chunk(mover, move) : mover->params.chunk_bytes;
     kvl_endpoint_t *endpoint;
 
+    if (move->device && chunk > STAGE_MAX) {
+        chunk = STAGE_MAX;
+    }
     if (mover->rails.several) {
-        kvl_cut_next(move, mode, gather, kvl_rails_chunk(mover, move), cut);
+        kvl_cut_next(move, mode, gather, chunk, cut);
         return kvl_rails_endpoint(mover, move, cut->length);
     }
     endpoint = kvl_sched_endpoint(&mover->sched, move, KVL_RAILS_ALL);
     if (endpoint) {
-        kvl_cut_next(move, mode, gather, mover->params.chunk_bytes, cut);
+        kvl_cut_next(move, mode, gather, chunk, cut);
     }
     return endpoint;
 }
@@ -339,6 +386,9 @@ static unsigned mover_tell(kvl_mover_t *mover)
 
         mover->over_count--;
         move->state = KVL_MOVE_NONE;
+        if (move->landed_by_nic && move->status == KVL_OK) {
+            move->status = kvl_device_flush(move->device);
+        }
         move->done(move, move->status); /* move and flow may be gone now */
         n++;
     }
@@ -351,9 +401,9 @@ unsigned kvl_mover_pump(kvl_mover_t *mover)
     unsigned n, total = mover_tell(mover);
 
     do {
-        n = 0;
+        n = kvl_list_empty(&mover->copying) ? 0 : kvl_staged_pump(mover);
         if (!mover->stopped) {
-            n = kvl_flush_pump(mover);
+            n += kvl_flush_pump(mover);
         }
         if (!mover->stopped) {
             n += mover_post(mover, &budget);
@@ -363,7 +413,7 @@ unsigned kvl_mover_pump(kvl_mover_t *mover)
         }
         total += n;
     } while (n && budget.ops > 1 && budget.bytes > 0 && !mover->stopped);
-    return total;
+    return total + !kvl_list_empty(&mover->copying); /* nobody wakes the engine when a copy is over */
 }
 
 /* ---- asking ---- */

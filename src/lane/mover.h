@@ -15,6 +15,7 @@
 
 #include "base/config.h"
 #include "lane/endpoint.h"
+#include "mem/device.h"
 #include "wire/wire.h"
 
 typedef enum { KVL_MOVE_PUT, KVL_MOVE_GET } kvl_move_dir_t;
@@ -28,6 +29,7 @@ typedef struct {
     size_t length;          /* > 0 */
     kvl_mem_t *const *mems; /* registrations by rail (kvl_region.mems) */
     uint64_t remote_offset; /* from the start of the remote region */
+    kvl_device_t *device;   /* whose memory it is; NULL: host memory */
 } kvl_piece_t;
 
 /* A remote region as this link knows it: one per (region id), keys on each endpoint. */
@@ -60,6 +62,7 @@ struct kvl_move {
     kvl_lane_kind_t lane;      /* data or sg: kvl_lane_choose() */
     const kvl_piece_t *pieces; /* stay until done */
     size_t piece_count;
+    kvl_device_t *device; /* of its pieces that are device memory; NULL: none is */
     const kvl_remote_region_t *remote;
     uint8_t scope;  /* message mode: 0 lease, 1 region: see kvl_data_head_t */
     uint64_t token; /* lease id or region id */
@@ -67,6 +70,7 @@ struct kvl_move {
     uint64_t transfer;
     /* scope 0: remote_offset of the value's first byte; op offsets on the wire are relative to it */
     uint64_t value_offset;
+    bool direct;   /* device memory goes without a stage, whatever is known of the rail: a self-test */
     unsigned only; /* on this rail + 1 and no other: its ops wait for no turn there; 0: on any */
     void (*done)(kvl_move_t *move, kvl_status_t status); /* once, never from submit or cancel */
 
@@ -80,12 +84,14 @@ struct kvl_move {
     uint64_t used[2];       /* endpoints with a onesided put that is not flushed: bit = place */
     uint64_t flush_seq;     /* a flush that started at or after this number covers it */
     uint64_t bytes, bytes_left; /* several rails: of it; ... not posted */
+    bool landed_by_nic;         /* in device memory: what it brought is to be made seen */
     bool again;                 /* several rails: starts over when all its ops are back */
     kvl_status_t status;
     uint8_t state; /* kvl_move_state_t; 0: not in the mover */
 };
 
 typedef struct kvl_mover kvl_mover_t;
+typedef struct kvl_stages kvl_stages_t; /* stage.h */
 
 typedef struct {
     unsigned depth, data_depth; /* in force */
@@ -102,6 +108,10 @@ typedef struct {
     unsigned rail_count;
     const uint64_t *speeds_mbits; /* by rail, 0: unknown; read at create */
     uint64_t stripe_min;          /* values over this are cut for several rails */
+    /* device memory: what it goes through, and rails (bits, by device) that may reach it by themselves, onesided;
+     * NULL: there is none */
+    kvl_stages_t *stages;
+    const uint32_t *direct;
 } kvl_mover_params_t;
 
 kvl_status_t kvl_mover_create(const kvl_mover_params_t *params, kvl_mover_t **mover_p);
@@ -154,6 +164,7 @@ size_t kvl_pieces_merge(kvl_piece_t *pieces, size_t count);
 
 typedef struct {
     uint64_t puts, gets, bytes_put, bytes_got, flushes, errors;
+    uint64_t staged, direct;     /* ops of device memory: through a stage; without one */
     unsigned active, queued;     /* moves that are not done; active: from the first op on */
     unsigned sg_out, sg_out_max; /* sg ops under way now, and at most */
 } kvl_mover_stats_t;

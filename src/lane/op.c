@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "lane/stage.h"
 
 /* Ops belong to their endpoint, one for each unit of its credit, made when the endpoint is added: so
  * posting allocates none and cannot run out. A reply names its op by a number: generation, place of the
@@ -39,6 +40,7 @@ void kvl_ops_destroy(kvl_mover_t *mover)
 
         for (i = 0; i < mover->op_count[place]; i++) {
             kvl_free(ops[i].iov);
+            kvl_fence_cleanup(&ops[i].fence);
         }
         kvl_free(ops);
     }
@@ -57,6 +59,7 @@ kvl_op_t *kvl_op_get(kvl_mover_t *mover, kvl_endpoint_t *endpoint, kvl_move_t *m
     op->iov_count = op->piece_count = 0;
     op->mem                         = NULL;
     op->bounce                      = NULL;
+    op->stage                       = NULL;
     endpoint->counts.posted++;
     mover->ops_out++;
     move->ops_out++;
@@ -94,6 +97,10 @@ static void op_free(kvl_op_t *op)
     if (op->bounce) {
         kvl_bounce_put(&mover->bounces, op->bounce);
         op->bounce = NULL;
+    }
+    if (op->stage) {
+        kvl_stage_put(mover->params.stages, op->stage);
+        op->stage = NULL;
     }
     if (op->endpoint->lane == KVL_LANE_SG) {
         mover->stats.sg_out--;
@@ -148,6 +155,14 @@ void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status)
     op_count(op);
     op_free(op);
     kvl_move_step(mover, move);
+}
+
+void kvl_op_sent(kvl_op_t *op, kvl_status_t status)
+{
+    if (status == KVL_OK && op->stage && !op->message && op->move->dir == KVL_MOVE_GET) {
+        status = kvl_staged_got(op, NULL);
+    }
+    kvl_op_back(op, KVL_OP_SENDING, status);
 }
 
 void kvl_ops_forget(kvl_mover_t *mover, unsigned place, kvl_status_t status)

@@ -24,12 +24,13 @@ typedef struct {
 enum {
     KVL_OP_SENDING   = 1, /* its request is at UCP */
     KVL_OP_ASKED     = 2, /* a get of message mode: the reply has not come */
-    KVL_OP_RECEIVING = 4  /* the reply's bytes are on their way */
+    KVL_OP_RECEIVING = 4, /* the reply's bytes are on their way */
+    KVL_OP_COPYING   = 8  /* its bytes are between device memory and its stage (staged.c) */
 };
 
 typedef struct {
     kvl_req_t req, recv_req;
-    kvl_list_t link;          /* in mover->idle_ops[place] */
+    kvl_list_t link;          /* in mover->idle_ops[place], or copying */
     kvl_mover_t *mover;       /* constant after create */
     kvl_endpoint_t *endpoint; /* constant after create */
     uint32_t index;           /* constant after create; among the ops of its endpoint */
@@ -45,6 +46,11 @@ typedef struct {
     size_t piece_count;
     const kvl_mem_t *mem;
     kvl_bounce_t *bounce;
+    bool message;   /* else onesided */
+    uint64_t remote_offset;
+    uint8_t *stage; /* NULL: goes without */
+    kvl_fence_t fence;
+    size_t piece, piece_at; /* of a staged op: its first byte */
     uint8_t head[KVL_DATA_HEAD_SIZE];
 } kvl_op_t;
 
@@ -64,6 +70,7 @@ struct kvl_mover {
     kvl_mover_params_t params; /* constant after create */
     kvl_sched_t sched;
     kvl_list_t draining, flushing, over; /* moves by state */
+    kvl_list_t copying;                  /* ops */
     unsigned over_count;
     kvl_op_t *ops[KVL_ENDPOINTS_MAX]; /* by place: one for each unit of credit */
     unsigned op_count[KVL_ENDPOINTS_MAX];
@@ -88,6 +95,8 @@ kvl_status_t kvl_op_iov(kvl_op_t *op, size_t count);
 void kvl_op_drop(kvl_op_t *op);
 /* What it waited for (KVL_OP_*) came back: @a status counts, and ends the op if that was the last. */
 void kvl_op_back(kvl_op_t *op, unsigned what, kvl_status_t status);
+/* Its request is over; onesided, so are its bytes. */
+void kvl_op_sent(kvl_op_t *op, kvl_status_t status);
 /* The busy op that a reply names; NULL if there is none on this endpoint. */
 kvl_op_t *kvl_op_find(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t number);
 uint64_t kvl_op_number(const kvl_op_t *op);
@@ -107,11 +116,20 @@ void kvl_rails_end(kvl_mover_t *mover, const kvl_endpoint_t *endpoint, uint64_t 
 void kvl_rails_again(kvl_mover_t *mover, kvl_move_t *move, unsigned rail);
 bool kvl_rails_rewind(kvl_mover_t *mover, kvl_move_t *move);
 
-/* ---- rma.c, message.c ---- post what was cut. INPROGRESS: kvl_op_back() follows; else it is over. */
-kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut);
-/* KVL_ERR_BUSY: every bounce buffer is in use. */
+/* ---- rma.c, message.c ---- prepare: what was cut. KVL_ERR_BUSY: every bounce buffer is in use. post: INPROGRESS:
+ * kvl_op_back() follows; else it is over. */
+kvl_status_t kvl_rma_prepare(kvl_op_t *op, const kvl_cut_t *cut);
+kvl_status_t kvl_rma_post(kvl_op_t *op);
 kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut);
-kvl_status_t kvl_message_post(kvl_op_t *op, const kvl_cut_t *cut);
+kvl_status_t kvl_message_post(kvl_op_t *op);
+
+/* ---- staged.c ---- in the place of the others' prepare. */
+kvl_status_t kvl_staged_prepare(kvl_op_t *op, const kvl_cut_t *cut);
+/* Starts the copy of a put: KVL_INPROGRESS, kvl_op_send() follows. */
+kvl_status_t kvl_staged_put(kvl_op_t *op);
+/* The bytes of a get are in the stage, or at @a data: they are copied on, before kvl_op_back() for what brought them. */
+kvl_status_t kvl_staged_got(kvl_op_t *op, const void *data);
+unsigned kvl_staged_pump(kvl_mover_t *mover); /* the number of ops whose copy is over */
 
 /* ---- bounce.c ---- */
 void kvl_bounces_init(kvl_bounces_t *bounces, uint64_t bytes_max);
@@ -128,6 +146,8 @@ unsigned kvl_flush_pump(kvl_mover_t *mover);
 void kvl_echo_forget(kvl_endpoint_t *endpoint, kvl_status_t status);
 
 /* ---- mover.c ---- */
+/* Hands it to UCX. What becomes of it is for kvl_op_back() in any case. */
+void kvl_op_send(kvl_op_t *op);
 /* An op is back, or the move failed or was canceled: on to its next state, if it is time. */
 void kvl_move_step(kvl_mover_t *mover, kvl_move_t *move);
 void kvl_move_over(kvl_mover_t *mover, kvl_move_t *move);

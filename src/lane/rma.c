@@ -9,7 +9,7 @@ static void rma_done(kvl_req_t *req, kvl_status_t status)
 {
     kvl_op_t *op = kvl_container(req, kvl_op_t, req);
 
-    kvl_op_back(op, KVL_OP_SENDING, status);
+    kvl_op_sent(op, status);
 }
 
 static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_region_t *remote,
@@ -20,27 +20,34 @@ static kvl_rkey_t *rma_key(const kvl_endpoint_t *endpoint, const kvl_remote_regi
     return slot < endpoint->rkey_count ? endpoint->rkeys[slot] : NULL;
 }
 
-kvl_status_t kvl_rma_post(kvl_op_t *op, const kvl_cut_t *cut)
+kvl_status_t kvl_rma_prepare(kvl_op_t *op, const kvl_cut_t *cut)
+{
+    kvl_status_t status = kvl_op_iov(op, cut->count);
+
+    if (status != KVL_OK) {
+        return status;
+    }
+    kvl_cut_iov(op->move, cut, op->iov);
+    op->iov_count = cut->count;
+    if (!op->mover->params.gathers) { /* a copy needs no registration */
+        op->mem = kvl_cut_mem(op->move, cut, op->endpoint->rail);
+    }
+    return KVL_OK;
+}
+
+kvl_status_t kvl_rma_post(kvl_op_t *op)
 {
     kvl_endpoint_t *endpoint = op->endpoint;
     kvl_move_t *move         = op->move;
-    const kvl_piece_t *piece = &move->pieces[move->piece];
-    kvl_rma_t rma            = {.address = (char *)piece->address + move->piece_at,
-                                .length  = cut->length,
-                                .remote  = move->remote->base[endpoint->rail] + cut->remote_offset,
-                                .rkey    = rma_key(endpoint, move->remote, cut->remote_offset)};
+    kvl_rma_t rma            = {.address = op->iov[0].address,
+                                .length  = op->length,
+                                .mem     = op->mem,
+                                .remote  = move->remote->base[endpoint->rail] + op->remote_offset,
+                                .rkey    = rma_key(endpoint, move->remote, op->remote_offset)};
 
-    if (!op->mover->params.gathers) { /* a copy needs no registration */
-        rma.mem = kvl_cut_mem(move, cut, endpoint->rail);
-    } else if (cut->count > 1) {
-        kvl_status_t status = kvl_op_iov(op, cut->count);
-
-        if (status != KVL_OK) {
-            return status;
-        }
-        kvl_cut_iov(move, cut, op->iov);
+    if (op->iov_count > 1 && op->mover->params.gathers) { /* without, neighbours alone are in one op */
         rma.iov       = op->iov;
-        rma.iov_count = cut->count;
+        rma.iov_count = op->iov_count;
     }
     if (!rma.rkey) {
         return kvl_error(KVL_ERR_RAIL,

@@ -108,7 +108,9 @@ static kvl_status_t mover_start(kvl_link_t *link)
                                       .pack_max    = settings->pack_max,
                                       .rail_count  = link->pair_count,
                                       .speeds_mbits = speeds,
-                                      .stripe_min   = settings->stripe_min};
+                                      .stripe_min   = settings->stripe_min,
+                                      .stages       = kvl_engine_stages(link->engine),
+                                      .direct = link->info.device_memory ? kvl_engine_direct(link->engine) : NULL};
     kvl_status_t status;
     unsigned i;
 

@@ -271,8 +271,9 @@ static void link_end_reset(kvl_link_t *link)
     kvl_link_drop_regions(link);
     kvl_link_keep_retries(link);
     kvl_mover_destroy(link->mover);
-    link->mover = NULL;
-    link->stage = KVL_STAGE_NONE;
+    link->mover        = NULL;
+    link->devices_seen = 0;
+    link->stage        = KVL_STAGE_NONE;
     link_retire(link);
     if (link->want_close) {
         link->state = KVL_LINK_CLOSED;
@@ -305,6 +306,10 @@ static unsigned link_poll(kvl_poller_t *poller)
     }
     if (link->mover) {
         n += kvl_mover_pump(link->mover);
+    }
+    if (link->state == KVL_LINK_UP && !link->failed &&
+        link->devices_seen != kvl_engine_device_count(link->engine)) {
+        n += kvl_link_test_devices(link);
     }
     if (link->several && !link->failed &&
         (link->state == KVL_LINK_CONNECTING || link->state == KVL_LINK_UP)) {

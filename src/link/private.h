@@ -49,7 +49,9 @@ typedef struct {
     kvl_pair_t *pair; /* NULL: none is tested */
     kvl_test_step_t step;
     kvl_mem_t *mems[KVL_RAILS_MAX];
+    kvl_device_t *device;  /* whose memory is tested; NULL: the host's */
     uint8_t *memory;       /* two halves: data, sg */
+    uint8_t *mirror;       /* what is in it, or is to be; of the host's it is the same */
     size_t length;         /* of one half */
     kvl_piece_t pieces[2][16];
     kvl_move_t moves[2];
@@ -118,6 +120,7 @@ struct kvl_link {
     kvl_mode_t put_mode, get_mode;
     kvl_mover_t *mover;
     kvl_selftest_state_t test;
+    unsigned devices_seen; /* by device tests, of the engine's count */
     kvl_fill_t fill; /* of mappings (prefault.c) */
 
     kvl_sendpool_t pool;
@@ -214,6 +217,8 @@ void kvl_link_drop_regions(kvl_link_t *link);
 /* Over this pair alone; then kvl_pair_tested() or kvl_pair_fail(). */
 void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair);
 void kvl_link_test_cleanup(kvl_link_t *link);
+/* Tests devices that are new since the last look over the pairs that are up; the number of things done. */
+unsigned kvl_link_test_devices(kvl_link_t *link);
 
 /* prefault.c */
 void kvl_link_prefault(kvl_link_t *link);

@@ -97,6 +97,7 @@ static kvl_status_t region_add(kvl_link_t *link, const kvl_wire_region_t *record
         region[i].used = true;
         region->region.length += records[i].length;
     }
+    region->region.by_message  = !records->rkey_length; /* device memory, say */
     region->slices             = (unsigned)count;
     region->region.slice_bytes = count > 1 ? records->length : 0;
     *region_p                  = region;
@@ -246,6 +247,10 @@ kvl_status_t kvl_link_import(kvl_link_t *link, const kvl_wire_region_t *slices, 
 
     if (link->state != KVL_LINK_UP) {
         return kvl_error(KVL_ERR_UNREACHABLE, "link %s: not connected", link->address);
+    }
+    if (!slices->rkey_length && kvl_engine_settings(link->engine)->mode == KVL_MODE_ONESIDED) {
+        return kvl_error(KVL_ERR_UNSUPPORTED, "KVLANE_MODE=onesided, but region %u of %s is device memory, which is "
+                         "reached by messages; use KVLANE_MODE=auto", (unsigned)slices->id, link->address);
     }
     status = region_add(link, slices, count, &region);
     if (status == KVL_OK) {

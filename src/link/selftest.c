@@ -11,13 +11,19 @@
 /* Before a pair is up it proves that bytes travel unharmed both ways on both lanes, in the modes that
  * were chosen: the peer fills its scratch with a pattern, we get one half by data and one by sg in
  * pieces, and compare; then we put another pattern the same way and the peer tells its hash.
- * UCX versions that corrupt silently (see facts on IOV) must be found here, not in a user's page. */
+ * UCX versions that corrupt silently (see facts on IOV) must be found here, not in a user's page.
+ *
+ * Where UCX takes device memory for onesided ops, the same is done with memory of each device of the engine, by the rail
+ * itself: between some devices and NICs bytes get lost without an error. That test fails the path alone: the device's
+ * memory goes through the host's then. It is marked as failed before it begins, so that one that takes the connection
+ * along is not tried again. */
 
 #define SG_PIECES   16
 #define HASH_TRIES  2000
 #define HASH_PAUSE  KVL_MS
 
 static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body);
+static void test_end(kvl_link_t *link);
 
 static void test_fail(kvl_link_t *link, kvl_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -30,16 +36,42 @@ static void test_fail(kvl_link_t *link, kvl_status_t status, const char *format,
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    if (link->test.device && !link->failed && !link->test.pair->failed) {
+        kvl_warn("link %s: rail %s to memory of %s: %s; it goes through host memory there, as long as this engine lives",
+                 link->address, kvl_pair_name(link->test.pair), kvl_device_name(link->test.device), text);
+        kvl_engine_device_path(link->engine, link->test.device, link->test.pair->rail, KVL_PATH_FAILED);
+        test_end(link);
+        return;
+    }
     kvl_pair_fail(link->test.pair, status, text);
 }
 
-/* the pair passed */
+static bool test_device(kvl_link_t *link, kvl_pair_t *pair);
+
+/* the pair passed, or a device's path was tested; then the next device, if there is one */
 static void test_end(kvl_link_t *link)
 {
     kvl_pair_t *pair = link->test.pair;
 
     kvl_link_test_cleanup(link);
-    kvl_pair_tested(pair);
+    if (!test_device(link, pair) && pair->state == KVL_PAIR_TESTING) {
+        kvl_pair_tested(pair);
+    }
+}
+
+/* ---- the mirror of a device's memory: copies that are waited for, of some KiB ---- */
+
+static kvl_status_t mirror_copy(kvl_selftest_state_t *test, kvl_copy_dir_t dir)
+{
+    kvl_copy_t copy = dir == KVL_TO_HOST ? (kvl_copy_t){test->mirror, test->memory, 2 * test->length}
+                                         : (kvl_copy_t){test->memory, test->mirror, 2 * test->length};
+    kvl_status_t status;
+
+    if (!test->device) {
+        return KVL_OK;
+    }
+    status = kvl_device_copy(test->device, dir, &copy, 1);
+    return status == KVL_OK ? kvl_device_settle(test->device, dir) : status;
 }
 
 static void test_ask(kvl_link_t *link, unsigned step, kvl_test_step_t stage)
@@ -85,13 +117,16 @@ static void test_move(kvl_link_t *link, kvl_move_dir_t dir, kvl_test_step_t stag
                                       .length        = length,
                                       .mems          = test->mems,
                                       .remote_offset = link->terms.scratch_offset +
-                                                       half * test->length + at};
+                                                       half * test->length + at,
+                                      .device        = test->device};
             at += length;
         }
         *move = (kvl_move_t){.dir         = dir,
                              .lane        = half ? KVL_LANE_SG : KVL_LANE_DATA,
                              .pieces      = pieces,
                              .piece_count = count,
+                             .device      = test->device,
+                             .direct      = test->device != NULL,
                              .remote      = kvl_link_region(link, link->terms.scratch_region),
                              .scope       = 1,
                              .token       = link->terms.scratch_region,
@@ -101,10 +136,23 @@ static void test_move(kvl_link_t *link, kvl_move_dir_t dir, kvl_test_step_t stag
     }
 }
 
+static void test_wrong(kvl_link_t *link, const char *what, kvl_mode_t mode, const char *did)
+{
+    if (link->test.device) {
+        test_fail(link, KVL_ERR_RAIL, "self-test: a %s over %s %s wrong bytes", what, link->info.transport, did);
+        return;
+    }
+    test_fail(link, KVL_ERR_RAIL,
+              "self-test: a %s (%s over %s) %s wrong bytes; do not use this transport with UCX %s, or try "
+              "KVLANE_MODE=message",
+              what, kvl_mode_name(mode), link->info.transport, did, kvl_ucx_version());
+}
+
 static void test_compare(kvl_link_t *link)
 {
     kvl_selftest_state_t *test = &link->test;
     uint8_t *expected          = kvl_malloc(2 * test->length);
+    kvl_status_t status;
     bool same;
 
     if (!expected) {
@@ -112,18 +160,30 @@ static void test_compare(kvl_link_t *link)
         return;
     }
     kvl_wire_pattern(expected, 2 * test->length, test->seed);
-    same = !memcmp(expected, test->memory, 2 * test->length);
+    status = mirror_copy(test, KVL_TO_HOST);
+    same   = !memcmp(expected, test->mirror, 2 * test->length);
     kvl_free(expected);
+    if (status != KVL_OK) {
+        test_fail(link, status, "self-test: %s", kvl_error_text());
+        return;
+    }
     if (!same) {
-        test_fail(link, KVL_ERR_RAIL,
-                  "self-test: a get (%s over %s) brought wrong bytes; do not use this transport "
-                  "with UCX %s, or try KVLANE_MODE=message",
-                  kvl_mode_name(link->get_mode), link->info.transport, kvl_ucx_version());
+        test_wrong(link, "get", link->get_mode, "brought");
         return;
     }
     test->seed = ~test->seed;
-    kvl_wire_pattern(test->memory, 2 * test->length, test->seed);
+    kvl_wire_pattern(test->mirror, 2 * test->length, test->seed);
+    status = mirror_copy(test, KVL_TO_DEVICE);
+    if (status != KVL_OK) {
+        test_fail(link, status, "self-test: %s", kvl_error_text());
+        return;
+    }
     test_move(link, KVL_MOVE_PUT, KVL_TEST_PUT);
+}
+
+static bool pair_is_tested(const kvl_selftest_state_t *test)
+{
+    return test->pair->state == KVL_PAIR_TESTING || (test->device && test->pair->state == KVL_PAIR_UP);
 }
 
 static void test_moved(kvl_move_t *move, kvl_status_t status)
@@ -136,7 +196,7 @@ static void test_moved(kvl_move_t *move, kvl_status_t status)
     if (status != KVL_OK) {
         test->status = status;
     }
-    if (--test->moving || test->pair->state != KVL_PAIR_TESTING || link->failed ||
+    if (--test->moving || !pair_is_tested(test) || link->failed ||
         (link->state != KVL_LINK_CONNECTING && link->state != KVL_LINK_UP)) {
         return;
     }
@@ -162,7 +222,10 @@ static void test_hash(kvl_link_t *link, uint64_t hash)
 {
     kvl_selftest_state_t *test = &link->test;
 
-    if (hash == XXH3_64bits(test->memory, 2 * test->length)) {
+    if (hash == XXH3_64bits(test->mirror, 2 * test->length)) {
+        if (test->device) {
+            kvl_engine_device_path(link->engine, test->device, test->pair->rail, KVL_PATH_DIRECT);
+        }
         test_end(link);
         return;
     }
@@ -172,10 +235,7 @@ static void test_hash(kvl_link_t *link, uint64_t hash)
                       kvl_time_add(kvl_engine_now(link->engine), HASH_PAUSE), test_again);
         return;
     }
-    test_fail(link, KVL_ERR_RAIL,
-              "self-test: a put (%s over %s) arrived with wrong bytes; do not use this transport "
-              "with UCX %s, or try KVLANE_MODE=message",
-              kvl_mode_name(link->put_mode), link->info.transport, kvl_ucx_version());
+    test_wrong(link, "put", link->put_mode, "arrived with");
 }
 
 static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rbuf_t *body)
@@ -203,31 +263,39 @@ static bool selftest_answer(kvl_call_t *call, const kvl_msg_head_t *head, kvl_rb
 static kvl_status_t test_memory(kvl_link_t *link)
 {
     kvl_selftest_state_t *test = &link->test;
+    kvl_status_t status        = KVL_OK;
+    void *address              = NULL;
     unsigned rail;
 
-    test->memory = kvl_calloc(2, test->length);
-    if (!test->memory) {
+    test->mirror = kvl_calloc(2, test->length);
+    if (!test->mirror) {
         return kvl_error(KVL_ERR_NO_MEMORY, "out of memory");
     }
-    for (rail = 0; rail < kvl_engine_rails(link->engine); rail++) {
-        kvl_status_t status = kvl_mem_create(kvl_engine_context(link->engine, rail), test->memory,
-                                             2 * test->length, &test->mems[rail]);
-
-        if (status != KVL_OK) {
-            return status;
-        }
+    if (test->device) {
+        status       = kvl_device_alloc(test->device, 2 * test->length, &address);
+        test->memory = address;
+        rail         = test->pair->rail;
+        return status == KVL_OK ? kvl_mem_create_device(kvl_engine_context(link->engine, rail), test->memory,
+                                                        2 * test->length, &test->mems[rail])
+                                : status;
     }
-    return KVL_OK;
+    test->memory = test->mirror;
+    for (rail = 0; status == KVL_OK && rail < kvl_engine_rails(link->engine); rail++) {
+        status = kvl_mem_create(kvl_engine_context(link->engine, rail), test->memory, 2 * test->length,
+                                &test->mems[rail]);
+    }
+    return status;
 }
 
-void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair)
+static void test_start(kvl_link_t *link, kvl_pair_t *pair, kvl_device_t *device)
 {
     kvl_selftest_state_t *test        = &link->test;
     const kvl_remote_region_t *region = kvl_link_region(link, link->terms.scratch_region);
     uint64_t length                   = link->terms.scratch_length;
 
     memset(test, 0, sizeof(*test));
-    test->pair = pair;
+    test->pair   = pair;
+    test->device = device;
     kvl_list_init(&test->call.link);
     if (!length) { /* an engine without exported memory has no scratch to offer */
         test_end(link);
@@ -248,6 +316,42 @@ void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair)
     test_ask(link, 0, KVL_TEST_FILL);
 }
 
+void kvl_link_test_start(kvl_link_t *link, kvl_pair_t *pair)
+{
+    test_start(link, pair, NULL);
+}
+
+/* Starts the test of the next device that has not had one over this pair; false if there is none. */
+static bool test_device(kvl_link_t *link, kvl_pair_t *pair)
+{
+    kvl_device_t *device = pair->info.device_memory && link->terms.scratch_length
+                               ? kvl_engine_device_untested(link->engine, pair->rail)
+                               : NULL;
+
+    if (!device) {
+        return false;
+    }
+    kvl_engine_device_path(link->engine, device, pair->rail, KVL_PATH_TESTING);
+    test_start(link, pair, device);
+    return true;
+}
+
+unsigned kvl_link_test_devices(kvl_link_t *link)
+{
+    unsigned seen = kvl_engine_device_count(link->engine), i;
+
+    if (link->test.pair) {
+        return 0; /* when that is over */
+    }
+    for (i = 0; i < link->pair_count; i++) {
+        if (link->pairs[i].state == KVL_PAIR_UP && test_device(link, &link->pairs[i])) {
+            return 1;
+        }
+    }
+    link->devices_seen = seen;
+    return 0;
+}
+
 void kvl_link_test_cleanup(kvl_link_t *link)
 {
     kvl_selftest_state_t *test = &link->test;
@@ -261,7 +365,11 @@ void kvl_link_test_cleanup(kvl_link_t *link)
         kvl_mem_destroy(test->mems[rail]);
         test->mems[rail] = NULL;
     }
-    kvl_free(test->memory);
-    test->memory = NULL;
-    test->pair   = NULL;
+    if (test->device) {
+        kvl_device_free(test->device, test->memory);
+    }
+    kvl_free(test->mirror);
+    test->memory = test->mirror = NULL;
+    test->device                = NULL;
+    test->pair                  = NULL;
 }

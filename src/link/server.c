@@ -311,7 +311,7 @@ static unsigned server_close_step(kvl_server_t *server)
 static unsigned server_poll(kvl_poller_t *poller)
 {
     kvl_server_t *server = kvl_container(poller, kvl_server_t, poller);
-    unsigned n           = kvl_server_leave_step(server);
+    unsigned n           = kvl_target_step(server) + kvl_server_leave_step(server);
 
     if (!kvl_engine_is_renewing(server->engine)) {
         n += server_accept_waiting(server);
@@ -379,6 +379,7 @@ kvl_status_t kvl_server_create(const kvl_server_params_t *params, kvl_server_t *
     kvl_list_init(&server->leaving);
     kvl_list_init(&server->limbo);
     kvl_list_init(&server->idle_ops);
+    kvl_list_init(&server->copying);
     kvl_sendpool_init(&server->pool, 65536);
     status = kvl_addr_parse(params->listen, &addr);
     if (status == KVL_OK) {

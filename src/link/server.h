@@ -21,6 +21,7 @@ typedef struct {
     size_t length;
     const kvl_mem_t *mem; /* rail of the endpoint; may be NULL */
     void *cookie;         /* handed back to the done call */
+    kvl_device_t *device; /* whose memory it is; NULL: host memory */
 } kvl_target_t;
 
 typedef struct {

@@ -41,6 +41,10 @@ typedef struct {
     const kvl_mem_t *mem;
     void *cookie;
     bool own; /* on the session's scratch: the owner is not asked */
+    kvl_device_t *device; /* of its memory; NULL: the rest is not used */
+    kvl_piece_t place;    /* ... which iov, of a stage, stands for */
+    bool pooled;          /* the stage is of the engine's pool, else of the heap */
+    kvl_fence_t fence;
 } kvl_target_op_t;
 
 typedef enum {
@@ -140,6 +144,7 @@ struct kvl_server {
     kvl_sendpool_t pool;
     kvl_sendbuf_t *building;
     kvl_list_t idle_ops;
+    kvl_list_t copying;        /* ops whose bytes are between device memory and their stage */
     kvl_server_stats_t stats;
     bool listening, closing;
     int64_t close_deadline_ns;
@@ -201,6 +206,7 @@ void kvl_target_pump(kvl_guest_t *guest);
 /* ends the replies that were not posted; those at UCX end by themselves */
 void kvl_target_stop(kvl_guest_t *guest);
 void kvl_target_cleanup(kvl_server_t *server);
+unsigned kvl_target_step(kvl_server_t *server); /* copies that are over */
 /* the target half of a client's self-test */
 void kvl_target_selftest(kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body);
 

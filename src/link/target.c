@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "lane/stage.h"
 #include "link/server_private.h"
 
 #include <string.h>
@@ -9,7 +10,10 @@
 
 /* The target half of message mode: a put is received into the place that the owner names, a get is
  * answered from there. Bytes from the client: every field of the head is checked by the owner (token,
- * range) or here (kind, length, credit). An op is finished exactly once: target_finish(). */
+ * range) or here (kind, length, credit). An op is finished exactly once: op_finish().
+ *
+ * A place in device memory is reached through a stage: of the engine's pool or, since a message that is here cannot
+ * wait, of the heap. A put is copied on when it is there, a get before it is answered (op_copy()). */
 
 #define REPLIES_MAX 8 /* above the window: more than that no honest client has under way */
 
@@ -18,6 +22,38 @@ static kvl_target_op_t *op_get(kvl_server_t *server)
     kvl_list_t *node = kvl_list_pop_front(&server->idle_ops);
 
     return node ? kvl_container(node, kvl_target_op_t, link) : kvl_malloc(sizeof(kvl_target_op_t));
+}
+
+/* Gives it a stage in the place of its memory. */
+static kvl_status_t op_stage(kvl_target_op_t *op, const kvl_target_t *target)
+{
+    kvl_stages_t *stages = kvl_engine_stages(op->session->server->engine);
+    size_t length        = op->iov.length;
+    uint8_t *stage       = kvl_stage_get(stages, length);
+
+    op->pooled = stage != NULL;
+    if (!stage) {
+        stage = kvl_malloc(length);
+    }
+    if (!stage) {
+        return kvl_error(KVL_ERR_NO_MEMORY, "a stage of %zu bytes for %s", length, kvl_device_name(target->device));
+    }
+    op->device = target->device;
+    op->place  = (kvl_piece_t){.address = target->address, .length = length, .device = target->device};
+    op->iov    = (kvl_iov_t){stage, length};
+    op->mem    = op->pooled ? stages->mems[op->guest->endpoint.rail] : NULL;
+    return KVL_OK;
+}
+
+static void op_unstage(kvl_target_op_t *op)
+{
+    kvl_fence_cleanup(&op->fence);
+    if (op->pooled) {
+        kvl_stage_put(kvl_engine_stages(op->session->server->engine), op->iov.address);
+    } else {
+        kvl_free(op->iov.address);
+    }
+    op->device = NULL;
 }
 
 static void op_finish(kvl_target_op_t *op, kvl_status_t status)
@@ -33,7 +69,37 @@ static void op_finish(kvl_target_op_t *op, kvl_status_t status)
         }
     }
     session->ops--;
+    if (op->device) {
+        op_unstage(op);
+    }
     kvl_list_push_front(&server->idle_ops, &op->link);
+}
+
+/* the copy to or from its device; KVL_INPROGRESS: kvl_target_step() goes on */
+static kvl_status_t op_copy(kvl_target_op_t *op, kvl_copy_dir_t dir)
+{
+    kvl_status_t status = kvl_stage_copy(op->iov.address, &op->place, 0, op->place.length, op->device, dir);
+
+    if (status == KVL_OK) {
+        status = kvl_fence_set(&op->fence, op->device, dir);
+    }
+    if (status != KVL_OK) {
+        kvl_device_settle(op->device, dir);
+        return status;
+    }
+    kvl_list_push_back(&op->session->server->copying, &op->link);
+    return KVL_INPROGRESS;
+}
+
+/* the bytes of a put are here */
+static void op_put(kvl_target_op_t *op, kvl_status_t status)
+{
+    if (status == KVL_OK && op->device) {
+        status = op_copy(op, KVL_TO_DEVICE);
+    }
+    if (status != KVL_INPROGRESS) {
+        op_finish(op, status);
+    }
 }
 
 /* the session's own scratch is reached by region (scope 1), before the owner is asked */
@@ -79,7 +145,7 @@ static void put_done(kvl_req_t *req, kvl_status_t status)
     if (status == KVL_OK && req->received != op->head.length) {
         status = KVL_ERR_PROTOCOL;
     }
-    op_finish(op, status);
+    op_put(op, status);
 }
 
 kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am)
@@ -117,14 +183,19 @@ kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am)
     session->ops++;
     server->stats.puts++;
     server->stats.bytes_put += head.length;
+    status = target.device ? op_stage(op, &target) : KVL_OK;
+    if (status != KVL_OK) {
+        op_finish(op, status);
+        return KVL_OK;
+    }
     if (am->data) {
-        memcpy(target.address, am->data, am->length);
-        op_finish(op, KVL_OK);
+        memcpy(op->iov.address, am->data, am->length);
+        op_put(op, KVL_OK);
         return KVL_OK;
     }
     status = kvl_am_recv(am, kvl_ep_worker(guest->endpoint.ep), &op->iov, 1, op->mem, &op->req);
     if (status != KVL_INPROGRESS) {
-        op_finish(op, status);
+        op_put(op, status);
     }
     return KVL_INPROGRESS; /* UCX has the message now, also if receiving it failed at once */
 }
@@ -182,6 +253,25 @@ void kvl_target_pump(kvl_guest_t *guest)
     }
 }
 
+static void reply_queue(kvl_target_op_t *op)
+{
+    kvl_guest_t *guest = op->guest;
+
+    kvl_list_push_back(&guest->replies, &op->link);
+    kvl_target_pump(guest);
+}
+
+/* it says so, and brings no bytes */
+static void reply_fails(kvl_target_op_t *op, kvl_status_t status)
+{
+    op->head.status = (int32_t)status;
+    if (op->device) {
+        op_unstage(op);
+    }
+    op->iov = (kvl_iov_t){NULL, 0};
+    op->mem = NULL;
+}
+
 kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am)
 {
     kvl_session_t *session = guest->session;
@@ -219,15 +309,57 @@ kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am)
     server->stats.gets++;
     session->ops++;
     guest->reply_count++;
-    kvl_list_push_back(&guest->replies, &op->link);
-    kvl_target_pump(guest);
+    if (head.status == KVL_OK && target.device) {
+        kvl_status_t status = op_stage(op, &target);
+
+        if (status == KVL_OK) {
+            status = op_copy(op, KVL_TO_HOST);
+        }
+        if (status == KVL_INPROGRESS) {
+            return KVL_OK;
+        }
+        reply_fails(op, status);
+    }
+    reply_queue(op);
     return KVL_OK;
+}
+
+unsigned kvl_target_step(kvl_server_t *server)
+{
+    kvl_list_t *node, *next;
+    unsigned n = 0;
+
+    for (node = server->copying.next; node != &server->copying; node = next) {
+        kvl_target_op_t *op = kvl_container(node, kvl_target_op_t, link);
+        kvl_status_t status = kvl_fence_test(&op->fence);
+
+        n++; /* nobody wakes the engine when a copy is over */
+        next = node->next;
+        if (status == KVL_INPROGRESS) {
+            continue;
+        }
+        kvl_list_remove(&op->link);
+        if (op->head.kind == KVL_AM_PUT || !op->guest) {
+            op_finish(op, op->head.kind == KVL_AM_PUT ? status : KVL_ERR_PEER);
+            continue;
+        }
+        if (status != KVL_OK) {
+            reply_fails(op, status);
+        }
+        reply_queue(op);
+    }
+    return n;
 }
 
 void kvl_target_stop(kvl_guest_t *guest)
 {
     kvl_list_t *node;
 
+    for (node = guest->server->copying.next; node != &guest->server->copying; node = node->next) {
+        kvl_target_op_t *op = kvl_container(node, kvl_target_op_t, link);
+
+        op->guest = op->guest == guest ? NULL : op->guest;
+    }
     while ((node = kvl_list_pop_front(&guest->replies)) != NULL) {
         guest->reply_count--;
         op_finish(kvl_container(node, kvl_target_op_t, link), KVL_ERR_PEER);

@@ -27,7 +27,7 @@ static const char usage_text[] =
     "Usage: kvlane_info -v | -c | -s ADDR:PORT | --doctor [ADDR:PORT] [OPTION]...\n"
     "Tells what kvlane is, how it is set, and how it talks to a node.\n"
     "\n"
-    "  -v, --versions           versions and paths of kvlane and of UCX\n"
+    "  -v, --versions           versions and paths of kvlane and of UCX, CUDA or none\n"
     "  -c, --config             every setting: value, default, unit, source and meaning\n"
     "  -s, --session ADDR:PORT  connect to a node: lanes, workers, endpoints, transports, modes,\n"
     "                           depth in force, counters, and what the node says of itself\n"
@@ -74,13 +74,14 @@ static void print_versions(bool json)
         printf(", \"ucx_built\": \"%s\", \"ucx_loaded\": \"%s\", \"ucx_path\": ", KVL_UCX_BUILT,
                kvl_ucx_version());
         kvl_tool_json_text(stdout, kvl_ucx_path());
-        printf("}\n");
+        printf(", \"cuda_built\": \"%s\"}\n", KVL_CUDA_BUILT);
         return;
     }
     printf("kvlane      %s (%s)\n", kvl_version(), self);
     printf("UCX built   %s\n", KVL_UCX_BUILT);
     printf("UCX loaded  %s (%s)\n", kvl_ucx_version(),
            kvl_ucx_path()[0] ? kvl_ucx_path() : "path unknown");
+    printf("CUDA built  %s%s\n", KVL_CUDA_BUILT, strcmp(KVL_CUDA_BUILT, "no") ? "" : " (no device memory: --with-cuda)");
 }
 
 /* ---- -c ---- */

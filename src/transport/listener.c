@@ -213,8 +213,9 @@ static kvl_status_t listener_resolve(kvl_listener_t *listener, const kvl_endpoin
     atomic_fetch_add(&region->users, 1);
     *target = (kvl_target_t){.address = (uint8_t *)region->address + head->offset,
                              .length  = (size_t)head->length,
-                             .cookie  = region};
-    target->mem = kvl_region_mem(region, endpoint->rail, target->address, target->length);
+                             .cookie  = region,
+                             .device  = region->device};
+    target->mem = region->device ? NULL : kvl_region_mem(region, endpoint->rail, target->address, target->length);
     return KVL_OK;
 }
 

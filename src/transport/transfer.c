@@ -30,6 +30,7 @@ static void transfer_complete(transfer_t *transfer)
 
     transfer->state = TRANSFER_OVER;
     kvl_timer_cancel(kvl_engine_timers(peer->engine), &transfer->timer);
+    kvl_timer_cancel(kvl_engine_timers(peer->engine), &transfer->gate);
     kvl_list_remove(&transfer->link);
     transfer_unhold(transfer);
     kvl_batch_end(&transfer->batch, 0, transfer->status, transfer->bytes);
@@ -268,10 +269,43 @@ static void transfer_work(kvl_work_t *work)
     }
 }
 
+static void transfer_gate(kvl_timer_t *timer)
+{
+    transfer_t *transfer = kvl_container(timer, transfer_t, gate);
+
+    kvl_transfers_start(transfer->peer);
+}
+
+/* work of the caller's on the device comes first; if it is not over, another look in a moment */
+static bool transfer_is_admitted(transfer_t *transfer)
+{
+    kvl_status_t status = kvl_batch_admits(&transfer->batch);
+
+    if (status == KVL_INPROGRESS) {
+        status = kvl_timer_set(kvl_engine_timers(transfer->peer->engine), &transfer->gate,
+                               kvl_time_add(kvl_now_ns(), KVL_GATE_NS), transfer_gate);
+        if (status == KVL_OK) {
+            return false;
+        }
+    }
+    if (status != KVL_OK) {
+        transfer_blame(transfer, status, kvl_error_text());
+        transfer_complete(transfer);
+    }
+    return status == KVL_OK;
+}
+
 void kvl_transfers_start(kvl_peer_t *peer)
 {
-    while (!kvl_list_empty(&peer->waiting) && kvl_link_want(peer->link) == KVL_OK) {
-        transfer_start(kvl_container(peer->waiting.next, transfer_t, link));
+    kvl_list_t *node, *next;
+
+    for (node = peer->waiting.next; node != &peer->waiting && kvl_link_want(peer->link) == KVL_OK; node = next) {
+        transfer_t *transfer = kvl_container(node, transfer_t, link);
+
+        next = node->next;
+        if (transfer_is_admitted(transfer)) {
+            transfer_start(transfer);
+        }
     }
 }
 
@@ -339,6 +373,13 @@ kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
     if (status != KVL_OK) {
         return status;
     }
+    kvl_batch_init(&transfer->batch, peer->engine, &transfer_batch_ops, params, deadline,
+                   &transfer->result, 1);
+    status = kvl_batch_gate(&transfer->batch, params, transfer->device);
+    if (status != KVL_OK) {
+        kvl_transfer_free(transfer);
+        return status;
+    }
     for (i = 0; i < transfer->part_count; i++) {
         atomic_fetch_add(&transfer->regions[i]->users, 1);
     }
@@ -347,8 +388,6 @@ kvl_status_t kvl_transfer_submit(kvl_peer_t *peer, const kvl_transfer_t *in,
     }
     kvl_flow_init(&transfer->flow);
     kvl_list_init(&transfer->link);
-    kvl_batch_init(&transfer->batch, peer->engine, &transfer_batch_ops, params, deadline,
-                   &transfer->result, 1);
     transfer->work.func = transfer_work;
     *batch_p            = &transfer->batch;
     kvl_engine_post(peer->engine, &transfer->work);

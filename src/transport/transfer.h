@@ -31,6 +31,8 @@ struct transfer {
     bool ending;         /* deadline or cancel: timer runs for the quiesce time */
     bool again;          /* the link was reset because of another transfer: start over */
     uint64_t number, bytes;
+    kvl_device_t *device; /* of its parts that are device memory; NULL: none is */
+    kvl_timer_t gate;     /* WAITING for the caller's work on it */
     kvl_piece_t *pieces;
     kvl_region_t **regions; /* held, one per part */
     size_t part_count, run_count, runs_left;

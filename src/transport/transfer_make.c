@@ -101,6 +101,37 @@ static size_t runs_count(const kvl_transfer_t *in)
     return runs;
 }
 
+/* A transfer may use a device and host memory, not two devices: one engine copies it. */
+static kvl_status_t part_piece(transfer_t *transfer, const kvl_part_t *part, size_t i)
+{
+    kvl_device_t *device = transfer->regions[i]->device;
+
+    if (device && transfer->device && device != transfer->device) {
+        return kvl_error(KVL_ERR_INVALID, "transfer: part %zu is on %s, one before it on %s; split the transfer", i,
+                         kvl_device_name(device), kvl_device_name(transfer->device));
+    }
+    transfer->device    = device ? device : transfer->device;
+    transfer->pieces[i] = (kvl_piece_t){.address       = part->local.address,
+                                        .length        = part->local.length,
+                                        .mems          = transfer->regions[i]->mems,
+                                        .remote_offset = part->remote_offset,
+                                        .device        = device};
+    transfer->bytes += part->local.length;
+    return KVL_OK;
+}
+
+/* whose memory the move has to do with; NULL: host memory alone */
+static kvl_device_t *move_device(const kvl_move_t *move)
+{
+    kvl_device_t *device = NULL;
+    size_t i;
+
+    for (i = 0; !device && i < move->piece_count; i++) {
+        device = move->pieces[i].device;
+    }
+    return device;
+}
+
 static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in)
 {
     kvl_sg_policy_t policy = kvl_engine_settings(transfer->peer->engine)->sg;
@@ -115,14 +146,12 @@ static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in
         kvl_status_t status    = part_check(transfer->peer, part, i, &transfer->regions[i]);
         run_t *run;
 
+        if (status == KVL_OK) {
+            status = part_piece(transfer, part, i);
+        }
         if (status != KVL_OK) {
             return status;
         }
-        transfer->bytes += part->local.length;
-        transfer->pieces[i] = (kvl_piece_t){.address       = part->local.address,
-                                            .length        = part->local.length,
-                                            .mems          = transfer->regions[i]->mems,
-                                            .remote_offset = part->remote_offset};
         if (i + 1 < in->part_count && in->parts[i + 1].remote == part->remote) {
             continue;
         }
@@ -135,7 +164,8 @@ static kvl_status_t transfer_runs(transfer_t *transfer, const kvl_transfer_t *in
                                  .scope       = 1,
                                  .token       = part->remote->id,
                                  .done        = kvl_run_done};
-        run->move.lane = kvl_lane_choose(policy, run->move.piece_count, false);
+        run->move.device = move_device(&run->move);
+        run->move.lane   = kvl_lane_choose(policy, run->move.piece_count, run->move.device != NULL);
         first          = i + 1;
     }
     return KVL_OK;

@@ -51,6 +51,8 @@ static kvl_status_t context_start(kvl_context_t *context, const kvl_context_para
     }
     if (ucs_status == UCS_OK) {
         context->pins = kvl_defaults_rdma(context->options, tables);
+        /* UCX's older protocols take a GPU's memory for the host's when they put */
+        context->cuda = kvl_options_proto_v2(context->options) && kvl_defaults_cuda(context->options, tables);
         return KVL_OK;
     }
     kvl_options_destroy(context->options);
@@ -107,6 +109,11 @@ void kvl_context_destroy(kvl_context_t *context)
 bool kvl_context_pins(const kvl_context_t *context)
 {
     return context->pins;
+}
+
+bool kvl_context_takes_devices(const kvl_context_t *context)
+{
+    return context->cuda;
 }
 
 void kvl_context_print(const kvl_context_t *context, FILE *stream)

@@ -202,7 +202,8 @@ static const char *options_tls(const kvl_options_t *options)
     return options_list(options, "TLS");
 }
 
-bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables)
+/* a transport in use of RDMA, and if @a cuda, one that takes a GPU's memory */
+static bool rdma_is_used(const kvl_options_t *options, const kvl_tables_t *tables, bool cuda)
 {
     static const char *const kinds[] = {"rc_", "ud_", "dc_"};
     kvl_transport_t transport;
@@ -210,7 +211,7 @@ bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables)
 
     for (i = 0; kvl_tables_transport(tables, i, &transport); i++) {
         for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
-            if (strncmp(transport.transport, kinds[kind], 3) == 0 &&
+            if (strncmp(transport.transport, kinds[kind], 3) == 0 && (transport.cuda || !cuda) &&
                 tls_has(options_tls(options), transport.transport) &&
                 list_has(options_list(options, "NET_DEVICES"), transport.device)) {
                 return true;
@@ -218,6 +219,16 @@ bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables)
         }
     }
     return false;
+}
+
+bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables)
+{
+    return rdma_is_used(options, tables, false);
+}
+
+bool kvl_defaults_cuda(const kvl_options_t *options, const kvl_tables_t *tables)
+{
+    return rdma_is_used(options, tables, true);
 }
 
 bool kvl_defaults_allow(const char *transport, const void *options)

@@ -15,5 +15,7 @@ bool kvl_defaults_allow(const char *transport, const void *options);
 
 /* ... is an RDMA transport among those, on a device that NET_DEVICES has? */
 bool kvl_defaults_rdma(const kvl_options_t *options, const kvl_tables_t *tables);
+/* ... one that registers a GPU's memory? */
+bool kvl_defaults_cuda(const kvl_options_t *options, const kvl_tables_t *tables);
 
 #endif

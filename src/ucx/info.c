@@ -196,6 +196,7 @@ static void info_judge(const kvl_worker_t *worker, const lanes_t *lanes, kvl_ep_
     info->put_onesided  = row && alone && api < row->put_until;
     info->shared_memory = row && row->shared_memory;
     info->get_onesided  = info->shared_memory || (row && get_is_native(worker, row));
+    info->device_memory = worker->context->cuda && info->put_onesided && !info->shared_memory;
     /* measured, 61 pieces of 4296 bytes: shared memory 20 GB/s, packed 15; tcp with 1.13 6.3 and
      * 5.9, with 1.22 2.9 and 5.7 */
     info->iov_is_fast = info->shared_memory || !worker->proto_v2;

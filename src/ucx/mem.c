@@ -44,6 +44,10 @@ static ucs_status_t slice_map(kvl_mem_t *mem, void *address, size_t length, unsi
     if (flags) {
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_FLAGS;
     }
+    if (mem->device) { /* else UCX looks, which takes a driver that it knows */
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+        params.memory_type = UCS_MEMORY_TYPE_CUDA;
+    }
     status = ucp_mem_map(mem->context->ucp, &params, &mem->slices[mem->count]);
     mem->count += status == UCS_OK;
     return status;
@@ -136,7 +140,7 @@ static void mem_unmap(kvl_mem_t *mem)
     }
 }
 
-kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length, kvl_mem_t **mem_p)
+static kvl_status_t mem_make(kvl_context_t *context, void *address, size_t length, bool device, kvl_mem_t **mem_p)
 {
     size_t slice_bytes = context->slice_bytes / UNIT * UNIT;
     size_t count       = length / slice_bytes + (length % slice_bytes != 0);
@@ -154,6 +158,7 @@ kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length
     mem->context     = context;
     mem->address     = address;
     mem->length      = length;
+    mem->device      = device;
     mem->slice_bytes = slice_bytes;
     status           = address ? mem_register(mem, (unsigned)count) : mem_alloc(mem, (unsigned)count);
     if (status == UCS_OK) {
@@ -169,6 +174,16 @@ kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length
     }
     return kvl_error(KVL_ERR_REGISTER, "region: cannot register %zu bytes at %p: %s", length,
                      address, ucs_status_string(status));
+}
+
+kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length, kvl_mem_t **mem_p)
+{
+    return mem_make(context, address, length, false, mem_p);
+}
+
+kvl_status_t kvl_mem_create_device(kvl_context_t *context, void *address, size_t length, kvl_mem_t **mem_p)
+{
+    return mem_make(context, address, length, true, mem_p);
 }
 
 void kvl_mem_destroy(kvl_mem_t *mem)

@@ -22,6 +22,7 @@ struct kvl_context {
     ucp_context_h ucp;
     kvl_options_t *options; /* constant after create */
     bool pins;              /* constant after create: RDMA, so that registered memory is locked */
+    bool cuda;              /* constant after create: a GPU's memory can be registered, and put as it is */
     size_t slice_bytes;     /* constant after create: longest registration */
     unsigned workers;      /* engine thread only: live objects */
     bool haunted;          /* engine thread only: UCX's worker of a destroyed one is still there */
@@ -86,6 +87,7 @@ struct kvl_mem {
     void *address;
     size_t length, slice_bytes; /* of each slice but the last */
     unsigned count;
+    bool device;
     ucp_mem_h slices[];
 };
 

@@ -31,7 +31,7 @@ typedef struct {
     char component[UCT_COMPONENT_NAME_MAX];
     char transport[UCT_TL_NAME_MAX];
     char device[UCT_DEVICE_NAME_MAX];
-    bool network;
+    bool network, cuda;
 } device_t;
 
 struct kvl_tables {
@@ -81,7 +81,7 @@ static table_t *tables_add(kvl_tables_t *tables, const char *component, const ch
 }
 
 static void tables_add_device(kvl_tables_t *tables, const char *component,
-                              const uct_tl_resource_desc_t *resource)
+                              const uct_tl_resource_desc_t *resource, bool cuda)
 {
     device_t *grown =
         tables_grow(tables, tables->devices, tables->device_count, sizeof(*tables->devices));
@@ -95,6 +95,7 @@ static void tables_add_device(kvl_tables_t *tables, const char *component,
     snprintf(grown->transport, sizeof(grown->transport), "%s", resource->tl_name);
     snprintf(grown->device, sizeof(grown->device), "%s", resource->dev_name);
     grown->network = resource->dev_type == UCT_DEVICE_TYPE_NET;
+    grown->cuda    = cuda;
 }
 
 static bool tables_seen(const kvl_tables_t *tables, const char *transport)
@@ -111,8 +112,11 @@ static void tables_read_transports(kvl_tables_t *tables, const char *component, 
 {
     uct_tl_resource_desc_t *resources;
     uct_iface_config_t *config;
+    uct_md_attr_t attr;
     unsigned count;
+    bool cuda;
 
+    cuda = uct_md_query(md, &attr) == UCS_OK && (attr.cap.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA));
     if (uct_md_query_tl_resources(md, &resources, &count) != UCS_OK) {
         return;
     }
@@ -121,7 +125,7 @@ static void tables_read_transports(kvl_tables_t *tables, const char *component, 
             uct_md_iface_config_read(md, resources[i].tl_name, NULL, NULL, &config) == UCS_OK) {
             tables_add(tables, component, resources[i].tl_name, config);
         }
-        tables_add_device(tables, component, &resources[i]);
+        tables_add_device(tables, component, &resources[i], cuda);
     }
     uct_release_tl_resource_list(resources);
 }
@@ -227,7 +231,7 @@ bool kvl_tables_transport(const kvl_tables_t *tables, size_t index, kvl_transpor
         return false;
     }
     device       = &tables->devices[index];
-    *transport_p = (kvl_transport_t){device->transport, device->device, device->network};
+    *transport_p = (kvl_transport_t){device->transport, device->device, device->network, device->cuda};
     return true;
 }
 

@@ -18,6 +18,7 @@ typedef struct {
     const char *transport; /* "tcp", "rc_verbs", ... */
     const char *device;    /* "eth0", "mlx5_0:1", "memory" */
     bool network;          /* reaches other hosts */
+    bool cuda;             /* registers a GPU's memory: by peer memory modules, or dmabuf */
 } kvl_transport_t;
 
 /* index runs from 0; false after the last */

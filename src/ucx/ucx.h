@@ -86,6 +86,8 @@ kvl_status_t kvl_context_create(const kvl_context_params_t *params, kvl_context_
 void kvl_context_destroy(kvl_context_t *context); /* after its workers and memory */
 /* Does what is registered, and what its workers have, count against RLIMIT_MEMLOCK? It does for RDMA. */
 bool kvl_context_pins(const kvl_context_t *context);
+/* Can device memory be registered with it, and be put by RDMA? As far as UCX says. */
+bool kvl_context_takes_devices(const kvl_context_t *context);
 /* "name=value (origin)" lines of what was set, for kvlane_info */
 void kvl_context_print(const kvl_context_t *context, FILE *stream);
 
@@ -207,6 +209,7 @@ typedef struct {
     bool put_onesided;  /* puts move by true RMA, given memory that the peer exposed for it */
     bool get_onesided;
     bool shared_memory; /* the peer maps our memory: it can't be revoked while it lives */
+    bool device_memory; /* onesided, also of device memory that is registered; as far as UCX says */
     bool iov_is_fast;   /* message mode: sending an IOV beats packing into one buffer */
 } kvl_ep_info_t;
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
@@ -217,6 +220,8 @@ kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
  * the registration stays within a slice. Thread: any one at a time per context (the engine serialises). */
 kvl_status_t kvl_mem_create(kvl_context_t *context, void *address, size_t length,
                             kvl_mem_t **mem_p);
+/* ... of device memory at @a address; kvl_context_takes_devices() said that it may work */
+kvl_status_t kvl_mem_create_device(kvl_context_t *context, void *address, size_t length, kvl_mem_t **mem_p);
 void kvl_mem_destroy(kvl_mem_t *mem);
 void *kvl_mem_address(const kvl_mem_t *mem);
 size_t kvl_mem_length(const kvl_mem_t *mem);

@@ -178,9 +178,14 @@ class Wrong(Stage):
                 self.__cuda_array_interface__ = {"shape": (4, 2), "typestr": "<f2", "data": (4096, False), **more}
 
         engine, _ = self.client()
-        self.refused(kvlane.Unsupported, "Cuda lies in device memory", engine.register, Cuda())
+        self.refused(kvlane.Unsupported, "the CPU cannot read them", engine.register, Cuda())
         self.refused(kvlane.Invalid, r"strides \(8, 2\), wanted \(4, 2\)", engine.register, Cuda(strides=(8, 2)))
         self.refused(kvlane.Invalid, "read-only", engine.register, Cuda(data=(4096, True)))
+
+    def test_a_stream_is_for_device_memory(self) -> None:
+        _, cache = self.client()
+        for stream in (0, 1):
+            self.refused(kvlane.Invalid, "none of its memory", cache.submit, Op.PUT, {"k": b"v"}, 5, stream)
 
     def test_settings_are_refused_by_name(self) -> None:
         self.refused(kvlane.ConfigError, "KVLANE_DEPHT", kvlane.Engine, {"KVLANE_DEPHT": 1})

@@ -23,22 +23,35 @@ info_names_verbs() {
     fi
 }
 
-# the conformance tests that need a verbs device
-conform() {
-    local out=/tmp/conform.txt rc name
-    if [ ! -x "$TESTS/test_conform" ]; then
-        skip "conform over verbs" "no GoogleTest in the build"
-        return
-    fi
-    KVL_TEST_RDMA=10.77.0.1,va0 SHIM_TIMEOUT_S=240 timeout 600 "$TESTS/test_conform" \
-        --gtest_filter='*over_verbs*' >$out 2>&1
+# over_verbs PROGRAM: its tests that need a verbs device
+over_verbs() {
+    local out=/tmp/$1.txt rc name
+    KVL_TEST_RDMA=10.77.0.1,va0 SHIM_TIMEOUT_S=240 timeout 600 "$TESTS/$1" --gtest_filter='*over_verbs*' >"$out" 2>&1
     rc=$?
-    while read -r name; do ok "$name"; done < <(sed -n 's/^\[       OK \] \([^ ]*\) (.*/\1/p' $out)
+    while read -r name; do ok "$name"; done < <(sed -n 's/^\[       OK \] \([^ ]*\) (.*/\1/p' "$out")
     while read -r name; do
-        not_ok "$name" "$(grep -m2 -A3 ': Failure' $out | tr '\n' ' ' | cut -c1-300)"
-    done < <(sed -n 's/^\[  FAILED  \] \([^ ]*\) (.*/\1/p' $out)
-    if [ $rc != 0 ] && ! grep -q '^\[  FAILED  \]' $out; then
-        not_ok "conform over verbs" "exit $rc: $(tail -3 $out | tr '\n' ' ')"
+        not_ok "$name" "$(grep -m2 -A3 ': Failure' "$out" | tr '\n' ' ' | cut -c1-300)"
+    done < <(sed -n 's/^\[  FAILED  \] \([^ ]*\) (.*/\1/p' "$out")
+    if [ $rc != 0 ] && ! grep -q '^\[  FAILED  \]' "$out"; then
+        not_ok "$1 over verbs" "exit $rc: $(tail -3 "$out" | tr '\n' ' ')"
+    fi
+}
+
+# the conformance tests
+conform() {
+    if [ -x "$TESTS/test_conform" ]; then
+        over_verbs test_conform
+    else
+        skip "conform over verbs" "no GoogleTest in the build"
+    fi
+}
+
+# device memory of the fake driver, which a soft device can be made to reach
+device() {
+    if [ -x "$TESTS/test_device" ]; then
+        KVL_TEST_CUDA=$TESTS/libfakecuda.so over_verbs test_device
+    else
+        skip "device memory over verbs" "the build is not --with-cuda"
     fi
 }
 
@@ -229,6 +242,7 @@ if node "moves"; then
     end_node "moves"
 fi
 conform
+device
 memlock
 deaths
 kills

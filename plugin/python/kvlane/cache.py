@@ -196,20 +196,26 @@ class Cache(Handle):
         """Forgets the keys; False where there was none."""
         return self._found(Op.REMOVE, keys, timeout)
 
-    def submit(self, op: Op, items: Items | Iterable[Key], timeout: float | None = None) -> Batch:
-        """Starts a batch: `batch.wait()` or `await batch`, then look at it. Exists and remove take keys."""
+    def submit(
+        self, op: Op, items: Items | Iterable[Key], timeout: float | None = None, stream: Any = None
+    ) -> Batch:
+        """Starts a batch: `batch.wait()` or `await batch`, then look at it. Exists and remove take keys.
+
+        `stream`, for values in a GPU's memory: what is in that stream now (a torch.cuda.Stream, or its number) is
+        done before the memory is touched.
+        """
         if op in (Op.EXISTS, Op.REMOVE):
             keys = _keys(items)  # type: ignore[arg-type]
-            return self.submit_columns(op, Columns(keys, (), (), [0] * len(keys)), timeout)
+            return self.submit_columns(op, Columns(keys, (), (), [0] * len(keys)), timeout, None, stream)
         pairs = items.items() if isinstance(items, Mapping) else items
         rows = _Rows(self._engine)
         with ExitStack() as inside:  # a region that is being closed waits until it was submitted
             for key, value in pairs:  # type: ignore[misc]
                 rows.add(inside, _key(key), value, op == Op.GET)
-            return self.submit_columns(op, rows.columns, timeout, list(rows.regions))
+            return self.submit_columns(op, rows.columns, timeout, list(rows.regions), stream)
 
     def submit_columns(
-        self, op: Op, columns: Columns, timeout: float | None = None, keep: Any = None
+        self, op: Op, columns: Columns, timeout: float | None = None, keep: Any = None, stream: Any = None
     ) -> Batch:
         """As submit(), from columns; `keep` is held until the batch is quiet."""
         keys, addresses, lengths, counts, regions = columns
@@ -230,7 +236,8 @@ class Cache(Handle):
         starts = accumulate((len(key) for key in keys[:-1]), initial=key_base)
         firsts = accumulate((24 * count for count in counts[:-1]), initial=segment_base)
         items = _table(4, list(starts), [len(key) for key in keys], list(firsts), counts)
-        params, pointer = BatchParams(milliseconds(timeout)), c_void_p()
+        number = None if stream is None else getattr(stream, "cuda_stream", stream) or 1  # 1: CUDA's legacy stream
+        params, pointer = BatchParams(milliseconds(timeout), None, None, number), c_void_p()
         check(
             self._call(
                 lib.kvl_cache_submit, op, items.buffer_info()[0], len(keys), byref(params), byref(pointer)

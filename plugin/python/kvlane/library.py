@@ -55,7 +55,13 @@ class EngineParams(Structure):
 
 
 class BatchParams(Structure):
-    _fields_ = [("timeout_ms", c_int64), ("callback", c_void_p), ("arg", c_void_p)]
+    _fields_ = [
+        ("timeout_ms", c_int64),
+        ("callback", c_void_p),
+        ("arg", c_void_p),
+        ("stream", c_void_p),
+        ("event", c_void_p),
+    ]
 
 
 class NodeParams(Structure):

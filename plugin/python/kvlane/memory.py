@@ -116,20 +116,16 @@ def _cuda_array(owner: Any, writable: bool) -> tuple[int, int]:
         raise Invalid(f"{_name(owner)} is not contiguous: strides {tuple(strides)}, wanted {dense}")
     if writable and readonly:
         raise Invalid(f"{_name(owner)} is read-only")
-    _host_only(owner)
     return address, size * math.prod(shape)
 
 
 def _tensor(owner: Any) -> tuple[int, int]:
     if not owner.is_contiguous():
         raise Invalid(f"{_name(owner)} is not contiguous: use .contiguous()")
-    if getattr(getattr(owner, "device", None), "type", "cpu") != "cpu":
-        _host_only(owner)
+    kind = getattr(getattr(owner, "device", None), "type", "cpu")
+    if kind not in ("cpu", "cuda"):
+        raise Unsupported(f"{_name(owner)} lies in memory of a {kind} device; kvlane knows the host's and CUDA's")
     return owner.data_ptr(), owner.numel() * owner.element_size()
-
-
-def _host_only(owner: Any) -> None:
-    raise Unsupported(f"{_name(owner)} lies in device memory; this version of kvlane registers host memory only")
 
 
 class Segment(NamedTuple):

@@ -26,7 +26,9 @@ void stage_start(stage_params_t params)
                                         .get_mode    = params.mode,
                                         .pack_max    = KVL_PACK_AUTO,
                                         .rail_count  = params.rails,
-                                        .stripe_min  = 64u << 10};
+                                        .stripe_min  = 64u << 10,
+                                        .stages      = params.stages,
+                                        .direct      = params.direct};
     REQUIRE(kvl_mover_create(&stage.params, &stage.mover) == KVL_OK);
     for (i = 0; i < (params.rails ? params.rails : 1) * (params.data + params.sg); i++) {
         unsigned rail = i / (params.data + params.sg), at = i % (params.data + params.sg);

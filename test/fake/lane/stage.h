@@ -39,6 +39,8 @@ typedef struct {
     uint64_t chunk;
     kvl_mode_t mode; /* of both directions */
     unsigned rails;  /* each with these endpoints; 0: one */
+    kvl_stages_t *stages; /* for device memory; NULL: there is none */
+    const uint32_t *direct;
 } stage_params_t;
 
 void stage_start(stage_params_t params);

@@ -25,7 +25,7 @@ static kvl_cut_t cut_at(const kvl_piece_t *pieces, size_t count, kvl_mode_t mode
 
 TEST(cut, takes_one_piece_onesided_and_cuts_it_at_the_chunk)
 {
-    const kvl_piece_t pieces[] = {{local, 100, mems_a, 1000}, {local + 200, 50, mems_a, 1100}};
+    const kvl_piece_t pieces[] = {{local, 100, mems_a, 1000, NULL}, {local + 200, 50, mems_a, 1100, NULL}};
     kvl_cut_t cut              = cut_at(pieces, 2, KVL_MODE_IS_ONESIDED, 64, 0, 0, 0);
 
     CHECK_EQ(cut.length, 64);
@@ -45,10 +45,10 @@ TEST(cut, takes_one_piece_onesided_and_cuts_it_at_the_chunk)
 
 TEST(cut, goes_on_onesided_only_over_neighbours_on_both_sides_in_one_registration)
 {
-    const kvl_piece_t both[]  = {{local, 100, mems_a, 0}, {local + 100, 50, mems_a, 100}};
-    const kvl_piece_t here[]  = {{local, 100, mems_a, 0}, {local + 100, 50, mems_a, 101}};
-    const kvl_piece_t there[] = {{local, 100, mems_a, 0}, {local + 101, 50, mems_a, 100}};
-    const kvl_piece_t other[] = {{local, 100, mems_a, 0}, {local + 100, 50, mems_b, 100}};
+    const kvl_piece_t both[]  = {{local, 100, mems_a, 0, NULL}, {local + 100, 50, mems_a, 100, NULL}};
+    const kvl_piece_t here[]  = {{local, 100, mems_a, 0, NULL}, {local + 100, 50, mems_a, 101, NULL}};
+    const kvl_piece_t there[] = {{local, 100, mems_a, 0, NULL}, {local + 101, 50, mems_a, 100, NULL}};
+    const kvl_piece_t other[] = {{local, 100, mems_a, 0, NULL}, {local + 100, 50, mems_b, 100, NULL}};
 
     CHECK_EQ(cut_at(both, 2, KVL_MODE_IS_ONESIDED, 1000, 0, 0, 0).length, 150);
     CHECK_EQ(cut_at(here, 2, KVL_MODE_IS_ONESIDED, 1000, 0, 0, 0).length, 100);
@@ -58,10 +58,10 @@ TEST(cut, goes_on_onesided_only_over_neighbours_on_both_sides_in_one_registratio
 
 TEST(cut, gathers_pieces_for_a_message_while_they_are_neighbours_there)
 {
-    const kvl_piece_t pieces[] = {{local + 500, 100, mems_a, 0},
-                                  {local, 100, mems_b, 100},
-                                  {local + 700, 10, mems_a, 200},
-                                  {local + 800, 10, mems_a, 300}};
+    const kvl_piece_t pieces[] = {{local + 500, 100, mems_a, 0, NULL},
+                                  {local, 100, mems_b, 100, NULL},
+                                  {local + 700, 10, mems_a, 200, NULL},
+                                  {local + 800, 10, mems_a, 300, NULL}};
     kvl_cut_t cut              = cut_at(pieces, 4, KVL_MODE_IS_MESSAGE, 1000, 1, 0, 0);
 
     CHECK_EQ(cut.count, 3);
@@ -77,7 +77,7 @@ TEST(cut, gathers_pieces_for_a_message_while_they_are_neighbours_there)
 
 TEST(cut, keeps_the_chunks_of_a_value_where_the_target_counts_them)
 {
-    const kvl_piece_t pieces[] = {{local, 100, mems_a, 777}, {local + 500, 200, mems_a, 877}};
+    const kvl_piece_t pieces[] = {{local, 100, mems_a, 777, NULL}, {local + 500, 200, mems_a, 877, NULL}};
     size_t piece = 0, at = 0, lengths[4], i;
 
     for (i = 0; piece < 2; i++) {
@@ -96,7 +96,7 @@ TEST(cut, keeps_the_chunks_of_a_value_where_the_target_counts_them)
 
 TEST(cut, of_a_part_of_a_value_ends_at_the_chunks_of_the_value)
 {
-    const kvl_piece_t pieces[] = {{local, 300, mems_a, 777}};
+    const kvl_piece_t pieces[] = {{local, 300, mems_a, 777, NULL}};
     kvl_move_t move            = {.pieces = pieces, .piece_count = 1, .value_offset = 700};
     kvl_cut_t cut;
 
@@ -106,7 +106,7 @@ TEST(cut, of_a_part_of_a_value_ends_at_the_chunks_of_the_value)
 
 TEST(cut, ends_exactly_at_the_end_of_a_piece)
 {
-    const kvl_piece_t pieces[] = {{local, 128, mems_a, 0}, {local + 500, 128, mems_a, 128}};
+    const kvl_piece_t pieces[] = {{local, 128, mems_a, 0, NULL}, {local + 500, 128, mems_a, 128, NULL}};
     kvl_cut_t cut              = cut_at(pieces, 2, KVL_MODE_IS_MESSAGE, 128, 0, 0, 0);
 
     CHECK_EQ(cut.count, 1);
@@ -127,8 +127,8 @@ static kvl_mem_t *const sliced[1] = {(kvl_mem_t *)local};
 
 TEST(cut, ends_where_a_slice_of_its_memory_ends)
 {
-    const kvl_piece_t one[] = {{local + 30, 230, sliced, 1000}};
-    const kvl_piece_t two[] = {{local + 30, 70, sliced, 1000}, {local + 100, 50, sliced, 1070}};
+    const kvl_piece_t one[] = {{local + 30, 230, sliced, 1000, NULL}};
+    const kvl_piece_t two[] = {{local + 30, 70, sliced, 1000, NULL}, {local + 100, 50, sliced, 1070, NULL}};
     static const size_t lengths[] = {70, 100, 60};
     unsigned mode, i;
     size_t at;
@@ -150,7 +150,7 @@ TEST(cut, ends_where_a_slice_of_its_memory_ends)
 
 TEST(cut, ends_where_a_slice_of_the_peers_region_ends)
 {
-    const kvl_piece_t pieces[]       = {{local, 230, mems_a, 130}};
+    const kvl_piece_t pieces[]       = {{local, 230, mems_a, 130, NULL}};
     const kvl_remote_region_t remote = {.length = 1000, .slice_bytes = 100};
     static const size_t lengths[]    = {70, 100, 60};
     unsigned mode, i;
@@ -170,7 +170,7 @@ TEST(cut, ends_where_a_slice_of_the_peers_region_ends)
 
 TEST(cut, gathers_onesided_pieces_up_to_the_end_of_the_peers_slice)
 {
-    const kvl_piece_t pieces[]       = {{local, 60, mems_a, 130}, {local + 100, 60, NULL, 190}, {local + 200, 9, mems_a, 250}};
+    const kvl_piece_t pieces[]       = {{local, 60, mems_a, 130, NULL}, {local + 100, 60, NULL, 190, NULL}, {local + 200, 9, mems_a, 250, NULL}};
     const kvl_remote_region_t remote = {.length = 1000, .slice_bytes = 100};
     kvl_move_t move                  = {.pieces = pieces, .piece_count = 3, .remote = &remote};
     kvl_cut_t cut;
@@ -189,7 +189,7 @@ TEST(cut, gathers_onesided_pieces_up_to_the_end_of_the_peers_slice)
 
 TEST(cut, has_one_registration_only_within_a_slice)
 {
-    const kvl_piece_t pieces[] = {{local + 10, 20, sliced, 0}, {local + 60, 20, sliced, 20}, {local + 160, 9, sliced, 40}};
+    const kvl_piece_t pieces[] = {{local + 10, 20, sliced, 0, NULL}, {local + 60, 20, sliced, 20, NULL}, {local + 160, 9, sliced, 40, NULL}};
     kvl_move_t move            = {.pieces = pieces, .piece_count = 3, .scope = 1};
     kvl_cut_t cut;
 
@@ -206,7 +206,7 @@ TEST(cut, has_one_registration_only_within_a_slice)
 TEST(cut, lists_its_pieces_with_both_ends_trimmed)
 {
     const kvl_piece_t pieces[] = {
-        {local, 100, mems_a, 0}, {local + 200, 50, mems_a, 100}, {local + 300, 70, mems_a, 150}};
+        {local, 100, mems_a, 0, NULL}, {local + 200, 50, mems_a, 100, NULL}, {local + 300, 70, mems_a, 150, NULL}};
     kvl_move_t move = {.pieces = pieces, .piece_count = 3, .scope = 1, .piece_at = 90};
     kvl_cut_t cut;
     kvl_iov_t iov[3];
@@ -227,7 +227,7 @@ TEST(cut, names_the_registration_that_covers_all_of_it)
     kvl_mem_t *const a[]       = {(kvl_mem_t *)local, (kvl_mem_t *)&local[1]};
     kvl_mem_t *const b[]       = {(kvl_mem_t *)&local[2], NULL};
     const kvl_piece_t pieces[] = {
-        {local, 10, a, 0}, {local + 20, 10, a, 10}, {local + 40, 10, b, 20}};
+        {local, 10, a, 0, NULL}, {local + 20, 10, a, 10, NULL}, {local + 40, 10, b, 20, NULL}};
     kvl_move_t move = {.pieces = pieces, .piece_count = 3};
     kvl_cut_t cut   = {.count = 2};
 
@@ -291,9 +291,9 @@ TEST(lane, is_chosen_by_the_number_of_segments_and_the_policy)
 
 TEST(pieces, merge_when_they_are_neighbours_on_both_sides)
 {
-    kvl_piece_t pieces[] = {{local, 10, mems_a, 0},      {local + 10, 20, mems_a, 10},
-                            {local + 30, 5, mems_a, 31}, {local + 35, 5, mems_b, 36},
-                            {local + 40, 5, mems_b, 41}, {local + 46, 5, mems_b, 46}};
+    kvl_piece_t pieces[] = {{local, 10, mems_a, 0, NULL},      {local + 10, 20, mems_a, 10, NULL},
+                            {local + 30, 5, mems_a, 31, NULL}, {local + 35, 5, mems_b, 36, NULL},
+                            {local + 40, 5, mems_b, 41, NULL}, {local + 46, 5, mems_b, 46, NULL}};
 
     CHECK_EQ(kvl_pieces_merge(pieces, 6), 4);
     CHECK_EQ(pieces[0].length, 30);

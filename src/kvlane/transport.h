@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-#define KVL_NOTIFICATION_MAX (1u << 20) /**< longest notification in bytes */
-#define KVL_PARTS_MAX        65536      /**< most parts of one transfer */
+#define KVL_NOTIFICATION_MAX ((1u << 20) + 4096u) /**< longest notification in bytes: 1 MiB and an adapter's header */
+#define KVL_PARTS_MAX        (1u << 20)           /**< most parts of one transfer */
 
 typedef struct kvl_listener kvl_listener_t;
 typedef struct kvl_peer     kvl_peer_t;

@@ -199,8 +199,12 @@ Status Transport::postXfer(const Operation &, const List<MetaDescriptor> &, cons
 Status Transport::checkXfer(Request *request) const
 {
     Transfer *transfer = static_cast<Transfer *>(request);
+    Status status      = transfer->batch ? transfer->look() : SUCCESS;
 
-    return transfer->batch ? transfer->look() : SUCCESS;
+    if (status == IN_PROGRESS && kvl_engine_progress(engine_)) {
+        status = transfer->look();
+    }
+    return status;
 }
 
 /* After SUCCESS nothing of it touches any memory, here or there. */
@@ -226,6 +230,7 @@ Status Transport::getNotifs(Notifications &out)
     if (!out.empty()) {
         return INVALID_PARAM;
     }
+    kvl_engine_progress(engine_);
     notes_.fetch(out);
     return SUCCESS;
 }

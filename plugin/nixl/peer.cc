@@ -2,12 +2,14 @@
 #include "nixl/peer.h"
 
 #include <cstdio>
+#include <thread>
 
 namespace kvlane_nixl {
 
 namespace {
 const char info_prefix[]        = "kvlane-nixl 1 "; /* the number changes when frames or blobs do */
 constexpr auto REMEMBER_FAILURE = std::chrono::seconds(1);
+constexpr auto MOMENT           = std::chrono::milliseconds(200);
 } /* namespace */
 
 Status status_of(kvl_status_t status)
@@ -92,6 +94,23 @@ Status Peer::connect()
     std::lock_guard<std::mutex> lock(mutex_);
 
     return connect_locked();
+}
+
+Status Peer::reach()
+{
+    const auto until    = std::chrono::steady_clock::now() + MOMENT;
+    Status status       = connect();
+    kvl_status_t now    = status == SUCCESS ? kvl_peer_test(peer_) : KVL_OK;
+
+    while (now == KVL_INPROGRESS && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        now = kvl_peer_test(peer_);
+    }
+    if (now < 0) {
+        complain(name_, kvl_error_text());
+        return status_of(now);
+    }
+    return status; /* in progress: its requests have deadlines */
 }
 
 void Peer::close()

@@ -31,6 +31,8 @@ class Peer {
     /* Connects if it is not connected. After a failure that took time, the next one within a second is the
      * same, at once: an agent that is hung costs its callers one wait, not one each. */
     Status connect();
+    /* connect(), and is it there now? One that was lost and is being connected again gets a moment. */
+    Status reach();
     /* cancels what is under way, waits until all is quiet; nothing goes to it any more */
     void close();
     bool closed() const;

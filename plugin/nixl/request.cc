@@ -123,7 +123,7 @@ Status Transport::prepXfer(const Operation &operation, const List<MetaDescriptor
     if (remote.items().size() != count) {
         return INVALID_PARAM;
     }
-    status = transfer->peer->connect();
+    status = transfer->peer->reach();
     transfer->parts.reserve(count);
     for (size_t i = 0; i < count && status == SUCCESS; i++) {
         status = transfer->add(local.items()[i], remote.items()[i]);
@@ -252,7 +252,7 @@ Status Transport::genNotif(const std::string &name, const std::string &message) 
     kvl_batch_t *batch;
     std::string frame;
     kvl_status_t status;
-    Status connected = peer ? peer->connect() : NOT_FOUND;
+    Status connected = peer ? peer->reach() : NOT_FOUND;
 
     if (connected != SUCCESS) {
         return connected;

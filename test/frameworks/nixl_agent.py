@@ -34,13 +34,13 @@ class Agent:
         self.name = name
         self.said = ""
         self.pipe.send((name, size, params or {}, backends, preload))
-        try:
-            self._answer(60)
-        except BaseException:
-            self.end()
-            raise
 
-    def _answer(self, seconds: float) -> Any:
+    def start(self) -> None:
+        """It is there when this returns."""
+        self.answer(60)
+
+    def answer(self, seconds: float = 90) -> Any:
+        """To what was asked."""
         try:
             if not self.pipe.poll(seconds):
                 raise TimeoutError(f"agent {self.name}: no answer after {seconds} s")
@@ -62,7 +62,7 @@ class Agent:
 
         def call(*arguments: Any) -> Any:
             self.ask(method, *arguments)
-            return self._answer(90)
+            return self.answer(90)
 
         return call
 
@@ -216,7 +216,7 @@ class Inside:
     # notifications
 
     def send(self, peer: str, note: bytes) -> None:
-        self.agent.send_notif(peer, note, BACKEND)
+        self.agent.send_notif(peer, note)
 
     def notes(self, count: int, seconds: float = 30) -> list[tuple[str, bytes]]:
         """The next ones, as soon as there are so many."""
@@ -228,11 +228,9 @@ class Inside:
         found, self.waiting = self.waiting[:count], self.waiting[count:]
         return found
 
-    def note_then_is_filled(self, seed: int, offset: int, length: int) -> tuple[list[tuple[str, bytes]], bool]:
-        """Looks at the memory the moment that a notification is there."""
-        want = bytes_of(seed, length)
-        found = self.notes(1)
-        return found, bool((self.memory[offset:offset + length] == want).all())
+    def note_then_read(self, length: int) -> tuple[list[tuple[str, bytes]], bytes]:
+        """The memory at the moment that a notification is there."""
+        return self.notes(1), self.read(0, length)
 
 
 def main() -> int:
@@ -250,7 +248,7 @@ def main() -> int:
                 result = getattr(inside, message[0])(*message[1])
             pipe.send((True, result))
         except Exception as error:
-            pipe.send((False, f"{type(error).__name__}: {error}"))
+            pipe.send((False, f"{type(error).__name__}: {error}"[:500]))
     sys.stderr.flush()
     return 0
 

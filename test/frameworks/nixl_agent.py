@@ -147,6 +147,9 @@ class Inside:
     def plugin_mems(self) -> list[str]:
         return self.agent.get_plugin_mem_types(BACKEND)
 
+    def files(self) -> int:
+        return len(os.listdir("/proc/self/fd"))
+
     def deregister(self) -> None:
         self.agent.deregister_memory(self.registered)
 

@@ -281,6 +281,9 @@ static kvl_endpoint_t *lane_endpoint(kvl_mover_t *mover, const kvl_move_t *move,
     endpoint = kvl_sched_endpoint(&mover->sched, move, KVL_RAILS_ALL);
     if (endpoint) {
         kvl_cut_next(move, mode, gather, mover->params.chunk_bytes, cut);
+        if (mode == KVL_MODE_IS_MESSAGE && mover->params.ranges && move->scope == 1) {
+            kvl_cut_ranges(move, cut);
+        }
     }
     return endpoint;
 }

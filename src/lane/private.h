@@ -45,7 +45,8 @@ typedef struct {
     size_t piece_count;
     const kvl_mem_t *mem;
     kvl_bounce_t *bounce;
-    uint8_t head[KVL_DATA_HEAD_SIZE];
+    uint8_t head[KVL_DATA_HEAD_MAX];
+    size_t head_length;
 } kvl_op_t;
 
 /* several rails (rails.c) */

@@ -29,6 +29,12 @@ typedef struct {
     unsigned reply_count;
 } kvl_guest_t;
 
+typedef struct {
+    kvl_iov_t iov[KVL_WIRE_RANGES_MAX];
+    uint8_t *packed; /* a reply's bytes, where that is faster than sending them as they lie */
+    size_t packed_size;
+} kvl_target_ranges_t;
+
 /* one message-mode op on the target side, while UCX works on it */
 typedef struct {
     kvl_req_t req;
@@ -38,6 +44,8 @@ typedef struct {
     kvl_data_head_t head;
     uint8_t head_bytes[KVL_DATA_HEAD_SIZE];
     kvl_iov_t iov;
+    size_t iov_count;
+    kvl_target_ranges_t *ranges; /* of an op with several (iov_count), instead of iov; kept for the next op */
     const kvl_mem_t *mem;
     void *cookie;
     bool own; /* on the session's scratch: the owner is not asked */

@@ -100,7 +100,7 @@ Status Transfer::look()
 {
     kvl_status_t status = kvl_batch_test(batch);
 
-    if (status < 0 && !told) {
+    if (status < 0 && status != KVL_ERR_CANCELED && status != KVL_ERR_CLOSED && !told) {
         told = true;
         complain(peer->name(), kvl_batch_cause(batch));
     }

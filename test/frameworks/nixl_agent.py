@@ -9,11 +9,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-BACKEND = "KVLANE"
+BACKEND = os.environ.get("NIXL_TEST_BACKEND", "KVLANE")
 
 
 class Agent:
@@ -26,13 +27,13 @@ class Agent:
         environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
         # the UCX in NIXL's wheel crashes in its module for InfiniBand where there is none
         environment.update({"UCX_MODULES": "^ib", **(env or {})})
+        self.log = tempfile.TemporaryFile("w+")  # no pipe, which may fill
         self.process = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno())], env=environment, pass_fds=[theirs.fileno()],
-            stderr=subprocess.PIPE, text=True,
+            stderr=self.log,
         )
         theirs.close()
         self.name = name
-        self.said = ""
         self.pipe.send((name, size, params or {}, backends, preload))
 
     def start(self) -> None:
@@ -46,8 +47,8 @@ class Agent:
                 raise TimeoutError(f"agent {self.name}: no answer after {seconds} s")
             good, result = self.pipe.recv()
         except EOFError:
-            self.said += self.process.communicate(timeout=20)[1]
-            raise AgentDied(f"agent {self.name}: exit {self.process.returncode}\n{self.said}") from None
+            self.process.wait(20)
+            raise AgentDied(f"agent {self.name}: exit {self.process.returncode}\n{self.said()}") from None
         if not good:
             raise NixlError(result)
         return result
@@ -84,11 +85,19 @@ class Agent:
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGCONT)
             try:
-                self.said += self.process.communicate(timeout=30)[1] or ""
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.said += self.process.communicate()[1] or ""
-        return self.said
+                self.process.wait()
+        return self.said()
+
+    def said(self) -> str:
+        """What it said on stderr; after its end."""
+        if not self.log.closed:
+            self.log.seek(0)
+            self.text = self.log.read()
+            self.log.close()
+        return self.text
 
 
 class NixlError(Exception):
@@ -127,6 +136,7 @@ class Inside:
         self.registered = self.agent.register_memory([(self.address, size, 0, "")], "DRAM")
         self.handles: dict[int, Any] = {}
         self.waiting: list[tuple[str, bytes]] = []
+        self.pipe: Connection
 
     def base(self) -> int:
         return self.address
@@ -216,6 +226,44 @@ class Inside:
     def release(self, number: int) -> None:
         self.agent.release_xfer_handle(self.handles[number])
 
+    # for test/perf/nixl_compare
+
+    def shuffled(self, count: int, length: int) -> list[tuple[int, int, int]]:
+        import numpy
+
+        places = numpy.random.default_rng(7).permutation(count)
+        return [(i * length, int(places[i]) * length, length) for i in range(count)]
+
+    def measure(self, op: str, peer: str, base: int, count: int, length: int, posts: int) -> list[tuple[float, float]]:
+        """Microseconds of transfer() alone, and until it is done; the first post is left out."""
+        number = self.make(op, peer, base, self.shuffled(count, length))
+        handle, times = self.handles[number], []
+        for _ in range(posts + 1):
+            t0 = time.perf_counter_ns()
+            state = self.agent.transfer(handle)
+            t1 = time.perf_counter_ns()
+            while state == "PROC":
+                state = self.agent.check_xfer_state(handle)
+            t2 = time.perf_counter_ns()
+            assert state == "DONE", state
+            times.append(((t1 - t0) / 1e3, (t2 - t0) / 1e3))
+        self.release(number)
+        return times[1:]
+
+    def shuffled_equals(self, sent: bytes, count: int, length: int, op: str) -> bool:
+        """Is what came, in its shuffled places, what was sent?"""
+        import numpy
+
+        got = self.memory[: count * length].reshape(count, length)
+        source = numpy.frombuffer(sent, dtype=numpy.uint8).reshape(count, length)
+        places = numpy.random.default_rng(7).permutation(count)
+        return bool((got[places] == source).all() if op == "WRITE" else (got == source[places]).all())
+
+    def drive(self) -> None:
+        """Looks for notifications until somebody has something else to say."""
+        while not self.pipe.poll(0):
+            self.agent.get_new_notifs()
+
     # notifications
 
     def send(self, peer: str, note: bytes) -> None:
@@ -247,6 +295,7 @@ def main() -> int:
         try:
             if inside is None:
                 inside, result = Inside(*message), None
+                inside.pipe = pipe
             else:
                 result = getattr(inside, message[0])(*message[1])
             pipe.send((True, result))

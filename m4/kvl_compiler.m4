@@ -56,3 +56,24 @@ AC_DEFUN([KVL_FUZZ], [
   ])
   AM_CONDITIONAL([KVL_WANT_FUZZ], [test "x$kvl_fuzz" = xyes])
 ])
+
+# NIXL and its plugins share C++ objects: those of GNU's library, 64 bits. Without them its backend is not built.
+AC_DEFUN([KVL_CHECK_NIXL_ABI], [
+  AC_LANG_PUSH([C++])
+  kvl_save=$CXXFLAGS
+  CXXFLAGS="$CXXFLAGS $KVL_CXXFLAGS"
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([
+      #include <mutex>
+      #include <string>
+      #include <unordered_map>
+      #if !defined(__GLIBCXX__) || !_GLIBCXX_USE_CXX11_ABI
+      #error
+      #endif
+      static_assert(sizeof(std::string) == 32 && sizeof(std::mutex) == 40 &&
+                    sizeof(std::unordered_map<int, int>) == 56);
+    ], [])],
+    [kvl_nixl=yes], [kvl_nixl="no: $CXX with GNU's C++ library of 64 bits is wanted"])
+  CXXFLAGS=$kvl_save
+  AC_LANG_POP([C++])
+  AM_CONDITIONAL([KVL_WANT_NIXL], [test "x$kvl_nixl" = xyes])
+])

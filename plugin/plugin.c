@@ -62,6 +62,7 @@ static const kvl_plugin_t table = {
     .node_drain = kvl_node_drain,
     .node_stat = kvl_node_stat,
     .node_destroy = kvl_node_destroy,
+    .peer_test = kvl_peer_test,
 };
 
 static _Thread_local char text[160];

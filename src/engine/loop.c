@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* Who drives the engine, and how one turn goes.
@@ -17,7 +16,8 @@
  * - the progress thread, which keeps it while nobody else wants it, also while it sleeps in epoll;
  * - a guest in kvl_engine_wait(), which drives the engine itself until its flag is set. Meanwhile
  *   the progress thread parks. It looks a millisecond later whether guests still come; so a caller
- *   that submits and waits in a loop hardly ever pays for waking it;
+ *   that submits and waits in a loop hardly ever pays for waking it. Who calls kvl_engine_progress() in a
+ *   loop is such a guest too, for one turn each time;
  * - anybody for a moment (kvl_engine_enter): whoever drives gives way between two turns. Who comes gives way
  *   in his turn when the last one is TURN_NS old: else many who look often would stop the engine.
  * Lost wake-ups: a sleeper sets `sleeping`, then looks at inbox and `wanting` once more; the others
@@ -26,6 +26,7 @@
 #define PARK_NS   KVL_MS
 #define SLEEP_MAX KVL_SECOND
 #define TURN_NS   (5 * KVL_MS)
+#define LOOK_NS   (KVL_MS / 5) /* who looks twice in this time means to go on */
 #define YIELD_NS  KVL_MS /* who gives way looks again, ... */
 #define YIELD_MAX 100    /* ... so often at most */
 
@@ -210,7 +211,7 @@ static unsigned engine_pollers(kvl_engine_t *engine)
 }
 
 /* true: sleeping is safe; false: something is there to do */
-static bool engine_arm(kvl_engine_t *engine)
+bool kvl_engine_arm(kvl_engine_t *engine)
 {
     unsigned rail, lane;
 
@@ -241,14 +242,14 @@ static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
     int64_t next = kvl_timers_next(&engine->timers);
 
     next = next < until_ns ? next : until_ns;
-    if (next <= engine->now_ns || !engine_arm(engine)) {
+    if (next <= engine->now_ns || !kvl_engine_arm(engine)) {
         return;
     }
     next = next - engine->now_ns < SLEEP_MAX ? next - engine->now_ns : SLEEP_MAX;
     atomic_store(&engine->sleeping, true);
     if (kvl_inbox_empty(&engine->inbox) && !atomic_load(&engine->wanting) &&
         !atomic_load(&engine->stop) &&
-        !(engine->thread_drives && atomic_load(&engine->sleepers))) {
+        !(engine->thread_drives && (atomic_load(&engine->sleepers) || atomic_load(&engine->asked)))) {
         engine_epoll(engine, next);
         atomic_store_explicit(&engine->turned_ns, kvl_now_ns(), memory_order_relaxed);
     }
@@ -256,7 +257,7 @@ static void engine_sleep(kvl_engine_t *engine, int64_t until_ns)
     engine->idle_since_ns = 0;
 }
 
-static unsigned engine_work(kvl_engine_t *engine)
+unsigned kvl_engine_work(kvl_engine_t *engine)
 {
     kvl_device_t *device = atomic_load_explicit(&engine->device, memory_order_acquire);
     unsigned n;
@@ -275,7 +276,7 @@ static unsigned engine_work(kvl_engine_t *engine)
 
 void kvl_engine_turn(kvl_engine_t *engine, bool may_sleep, int64_t until_ns)
 {
-    if (engine_work(engine)) {
+    if (kvl_engine_work(engine)) {
         engine->idle_since_ns = 0;
         return;
     }
@@ -362,6 +363,31 @@ void kvl_engine_notify(kvl_engine_t *engine, bool event_fd)
     }
 }
 
+unsigned kvl_engine_look(kvl_engine_t *engine)
+{
+    int64_t now_ns = kvl_now_ns();
+    unsigned n     = 0;
+
+    if (now_ns - atomic_exchange(&engine->looked_ns, now_ns) > LOOK_NS) {
+        return 0; /* seldom: the thread does it better */
+    }
+    pthread_mutex_lock(&engine->lock);
+    engine->visits++;
+    if (engine->owned || atomic_load(&engine->wanting)) {
+        atomic_store(&engine->asked, true);
+        kvl_engine_wake(engine);
+        pthread_mutex_unlock(&engine->lock);
+        return 0;
+    }
+    token_take(engine);
+    pthread_mutex_unlock(&engine->lock);
+    n = kvl_engine_work(engine);
+    pthread_mutex_lock(&engine->lock);
+    token_drop(engine);
+    pthread_mutex_unlock(&engine->lock);
+    return n;
+}
+
 /* ---- the progress thread ---- */
 
 /* Somebody drives, or is about to. */
@@ -404,10 +430,13 @@ static void *thread_main(void *arg)
         do {
             kvl_engine_turn(engine, true, KVL_TIME_MAX);
         } while (!atomic_load(&engine->stop) && !atomic_load(&engine->wanting) &&
-                 !atomic_load(&engine->sleepers));
+                 !atomic_load(&engine->sleepers) && !atomic_load(&engine->asked));
         engine->thread_drives = false;
         pthread_mutex_lock(&engine->lock);
         token_drop(engine);
+        if (atomic_exchange(&engine->asked, false)) {
+            thread_park(engine);
+        }
     }
     pthread_mutex_unlock(&engine->lock);
     return NULL;
@@ -438,62 +467,4 @@ void kvl_engine_thread_stop(kvl_engine_t *engine)
     pthread_mutex_unlock(&engine->lock);
     pthread_join(engine->thread, NULL);
     engine->has_thread = false;
-}
-
-/* ---- KVLANE_PROGRESS=caller, and the event fd ---- */
-
-static void caller_rearm(kvl_engine_t *engine)
-{
-    int64_t next = kvl_timers_next(&engine->timers);
-    struct itimerspec spec = {{0, 0}, {0, 0}};
-
-    if (next != KVL_TIME_MAX) {
-        next                  = next > 0 ? next : 1;
-        spec.it_value.tv_sec  = next / KVL_SECOND;
-        spec.it_value.tv_nsec = next % KVL_SECOND;
-    }
-    timerfd_settime(engine->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
-}
-
-unsigned kvl_engine_progress(kvl_engine_t *engine)
-{
-    unsigned n;
-    uint64_t count;
-    ssize_t got;
-
-    if (!engine || kvl_engine_is_inside(engine)) {
-        return 0;
-    }
-    kvl_engine_enter(engine);
-    got = read(engine->wake_fd, &count, sizeof(count));
-    (void)got;
-    do {
-        n = engine_work(engine);
-    } while (!n && engine->timer_fd >= 0 && !engine_arm(engine));
-    if (!n && engine->timer_fd >= 0) {
-        atomic_store(&engine->sleeping, true); /* posts write the wake fd from now on */
-        caller_rearm(engine);
-    }
-    kvl_engine_leave(engine);
-    return n;
-}
-
-int kvl_engine_event_fd(kvl_engine_t *engine)
-{
-    if (!engine) {
-        return -1;
-    }
-    atomic_store(&engine->event_used, true);
-    return engine->timer_fd >= 0 ? engine->epoll_fd : engine->event_fd;
-}
-
-void kvl_engine_clear_event(kvl_engine_t *engine)
-{
-    uint64_t count;
-
-    if (engine) {
-        ssize_t n = read(engine->event_fd, &count, sizeof(count));
-
-        (void)n;
-    }
 }

@@ -82,6 +82,8 @@ struct kvl_engine {
     unsigned guests;          /* threads in kvl_engine_wait() */
     _Atomic unsigned sleepers;/* of them, those that sleep on changed */
     unsigned visits;          /* grows with each guest that left */
+    _Atomic bool asked;       /* somebody looks in so often that he shall drive: the progress thread parks */
+    _Atomic int64_t looked_ns;/* when somebody looked in last */
     bool parked;              /* the progress thread waits to be told that nobody drives any more */
 
     /* under device_lock, until `device` is set; then constant, and the engine thread's */
@@ -105,6 +107,11 @@ void kvl_engine_rails_print(const kvl_engine_t *engine, FILE *stream, int json);
 kvl_status_t kvl_engine_thread_start(kvl_engine_t *engine);
 void kvl_engine_thread_stop(kvl_engine_t *engine);
 void kvl_engine_wake(kvl_engine_t *engine);
+/* for who is in: one turn without sleeping, the number of events; may it sleep in epoll now? */
+unsigned kvl_engine_work(kvl_engine_t *engine);
+bool kvl_engine_arm(kvl_engine_t *engine);
+/* beside a progress thread: one turn of the caller's in its place, if the engine is free and he looks often */
+unsigned kvl_engine_look(kvl_engine_t *engine);
 
 /* engine.c */
 kvl_status_t kvl_engine_worker_create(kvl_engine_t *engine, unsigned rail, unsigned lane,

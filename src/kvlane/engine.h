@@ -83,8 +83,10 @@ KVL_API kvl_status_t kvl_engine_create(const kvl_engine_params_t *params, kvl_en
  *  for the engine. */
 KVL_API void kvl_engine_destroy(kvl_engine_t *engine);
 
-/** KVLANE_PROGRESS=caller: does what can be done now; returns the number of events handled. In a
- *  callback: does nothing, returns 0. */
+/** KVLANE_PROGRESS=caller: does what can be done now; returns the number of events handled. With a progress
+ *  thread it never has to be called; a caller that looks in a loop anyway (with kvl_batch_test(), say) does that
+ *  thread's work with it, and spares the switch between threads. Never waits. In a callback: does nothing,
+ *  returns 0. */
 KVL_API unsigned kvl_engine_progress(kvl_engine_t *engine);
 
 /**

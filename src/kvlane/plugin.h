@@ -106,6 +106,9 @@ typedef struct {
     void (*node_drain)(kvl_node_t *node, int64_t timeout_ms);
     void (*node_stat)(kvl_node_t *node, kvl_node_stat_t *stat_p);
     void (*node_destroy)(kvl_node_t *node);
+
+    /* added later */
+    kvl_status_t (*peer_test)(kvl_peer_t *peer);
 } kvl_plugin_t;
 
 /**

@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-#define KVL_NOTIFICATION_MAX (1u << 20) /**< longest notification in bytes */
-#define KVL_PARTS_MAX        65536      /**< most parts of one transfer */
+#define KVL_NOTIFICATION_MAX ((1u << 20) + 4096u) /**< longest notification in bytes: 1 MiB and an adapter's header */
+#define KVL_PARTS_MAX        (1u << 20)           /**< most parts of one transfer */
 
 typedef struct kvl_listener kvl_listener_t;
 typedef struct kvl_peer     kvl_peer_t;
@@ -49,6 +49,13 @@ KVL_API void kvl_listener_destroy(kvl_listener_t *listener);
 /** Connects and waits for it at most @a timeout_ms (0: KVLANE_TIMEOUT). */
 KVL_API kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t timeout_ms,
                                  kvl_peer_t **peer_p);
+/**
+ * How the peer is now; a peer that is lost is connected again by itself.
+ * @return KVL_OK, KVL_INPROGRESS (being connected again), KVL_ERR_UNREACHABLE or KVL_ERR_REFUSED (lost, the text
+ * says why; transfers fail at once until it is back), KVL_ERR_CLOSED, KVL_ERR_INVALID.
+ * **Thread** any. **Blocks** never for long.
+ */
+KVL_API kvl_status_t kvl_peer_test(kvl_peer_t *peer);
 /** Cancels what is under way, waits until quiet, closes. NULL is accepted. */
 KVL_API void kvl_peer_close(kvl_peer_t *peer);
 

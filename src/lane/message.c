@@ -50,9 +50,18 @@ static void op_head(kvl_op_t *op)
                               .transfer   = move->transfer,
                               .offset =
                                   op->remote_offset - (move->scope == 0 ? move->value_offset : 0),
-                              .length = op->length};
+                              .length = op->length,
+                              .ranges = (uint16_t)op->ranges};
+    unsigned i;
 
     kvl_put_data_head(op->head, &head);
+    for (i = 0; i < op->ranges; i++) {
+        const kvl_piece_t *piece = &move->pieces[op->piece + i];
+        kvl_wire_range_t range   = {piece->remote_offset, (uint32_t)piece->length};
+
+        kvl_put_data_range(op->head, i, &range);
+    }
+    op->head_length = KVL_DATA_HEAD_SIZE + op->ranges * KVL_WIRE_RANGE_SIZE;
 }
 
 static void op_gather(kvl_op_t *op)
@@ -85,9 +94,10 @@ static void message_sent(kvl_req_t *req, kvl_status_t status)
 
 kvl_status_t kvl_message_post(kvl_op_t *op)
 {
-    kvl_am_send_t send = {.id = KVL_AM_GET, .header = op->head, .header_length = sizeof(op->head)};
+    kvl_am_send_t send = {.id = KVL_AM_GET, .header = op->head};
 
     op_head(op);
+    send.header_length = op->head_length;
     op->req.done = message_sent;
     if (op->move->dir == KVL_MOVE_GET) {
         op->waits |= KVL_OP_ASKED;

@@ -259,6 +259,9 @@ static kvl_status_t op_prepare(kvl_op_t *op, kvl_mode_t mode, const kvl_cut_t *c
 
     op->message       = mode == KVL_MODE_IS_MESSAGE;
     op->remote_offset = cut->remote_offset;
+    op->ranges        = cut->ranges;
+    op->piece         = move->piece;
+    op->piece_at      = move->piece_at;
     op->length        = cut->length;
     if (!move_is_direct(op->mover, move, mode, 1u << rail) || (move->device && !kvl_cut_mem(move, cut, rail))) {
         op->mover->stats.staged++;
@@ -328,6 +331,9 @@ static kvl_endpoint_t *lane_endpoint(kvl_mover_t *mover, const kvl_move_t *move,
     endpoint = kvl_sched_endpoint(&mover->sched, move, KVL_RAILS_ALL);
     if (endpoint) {
         kvl_cut_next(move, mode, gather, chunk, cut);
+        if (mode == KVL_MODE_IS_MESSAGE && mover->params.ranges && move->scope == 1 && !staged) {
+            kvl_cut_ranges(move, cut);
+        }
     }
     return endpoint;
 }

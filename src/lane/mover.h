@@ -98,6 +98,7 @@ typedef struct {
     uint64_t chunk_bytes;       /* longest op */
     kvl_mode_t put_mode, get_mode;
     bool gathers; /* onesided ops take many pieces, of any memory (shared memory) */
+    bool ranges;  /* message mode, one rail: an op may have several ranges there */
     bool iov_is_fast;
     /* message gets: receive into a bounce buffer and copy, never straight into the caller's memory */
     bool recv_bounce;

@@ -48,10 +48,12 @@ typedef struct {
     kvl_bounce_t *bounce;
     bool message;   /* else onesided */
     uint64_t remote_offset;
-    uint8_t *stage; /* NULL: goes without */
+    unsigned ranges;        /* as of its cut */
+    size_t piece, piece_at; /* its first byte, in the move */
+    uint8_t *stage;         /* NULL: goes without */
     kvl_fence_t fence;
-    size_t piece, piece_at; /* of a staged op: its first byte */
-    uint8_t head[KVL_DATA_HEAD_SIZE];
+    uint8_t head[KVL_DATA_HEAD_MAX];
+    size_t head_length;
 } kvl_op_t;
 
 /* several rails (rails.c) */

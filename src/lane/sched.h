@@ -77,6 +77,7 @@ typedef struct {
     size_t length; /* bytes */
     uint64_t remote_offset;
     size_t piece, piece_at; /* cursor after it */
+    unsigned ranges;        /* 0: contiguous there; else each of its pieces is a range */
 } kvl_cut_t;
 
 typedef enum {
@@ -90,6 +91,9 @@ typedef enum {
  * here or there. The move has bytes left. */
 void kvl_cut_next(const kvl_move_t *move, kvl_mode_t mode, bool gather, uint64_t chunk_bytes,
                   kvl_cut_t *cut);
+/* Message mode, scope 1: more small pieces in one op than kvl_cut_next() found to lie in a row there. Changes
+ * @a cut if that makes the op longer. */
+void kvl_cut_ranges(const kvl_move_t *move, kvl_cut_t *cut);
 /* @a mem: what kvl_cut_mem() says */
 kvl_carry_t kvl_cut_carry(const kvl_mover_params_t *params, kvl_move_dir_t dir,
                           const kvl_cut_t *cut, const kvl_mem_t *mem);

@@ -25,8 +25,6 @@ kvl_status_t kvl_staged_prepare(kvl_op_t *op, const kvl_cut_t *cut)
     op->iov[0]    = (kvl_iov_t){op->stage, cut->length};
     op->iov_count = 1;
     op->mem       = stages->mems[op->endpoint->rail];
-    op->piece     = op->move->piece;
-    op->piece_at  = op->move->piece_at;
     return KVL_OK;
 }
 

@@ -104,6 +104,7 @@ static kvl_status_t mover_start(kvl_link_t *link)
                                       .put_mode    = link->put_mode,
                                       .get_mode    = link->get_mode,
                                       .gathers     = link->info.shared_memory,
+                                      .ranges      = link->pair_count == 1 && link->info.header_max >= KVL_DATA_HEAD_MAX,
                                       .iov_is_fast = link->info.iov_is_fast,
                                       .pack_max    = settings->pack_max,
                                       .rail_count  = link->pair_count,

@@ -38,7 +38,8 @@ typedef struct {
      * make no sense: kvl_session_violation(). */
     void (*message)(void *arg, kvl_session_t *session, const kvl_msg_head_t *head, kvl_rbuf_t *body);
     /* A message-mode op arrived: check token, session, range; KVL_OK and a target, or a status that
-     * refuses it (put: the bytes are dropped and counted; get: the reply carries the status). */
+     * refuses it (put: the bytes are dropped and counted; get: the reply carries the status). A head with
+     * ranges (of scope 1): each is checked, and the target is all of the region. */
     kvl_status_t (*put)(void *arg, kvl_session_t *session, const kvl_endpoint_t *endpoint,
                         const kvl_data_head_t *head, kvl_target_t *target);
     void (*put_done)(void *arg, kvl_session_t *session, const kvl_data_head_t *head, void *cookie,

@@ -29,6 +29,13 @@ typedef struct {
     unsigned reply_count;
 } kvl_guest_t;
 
+typedef struct {
+    kvl_iov_t iov[KVL_WIRE_RANGES_MAX];
+    kvl_piece_t places[KVL_WIRE_RANGES_MAX]; /* in device memory */
+    uint8_t *packed; /* a reply's bytes, where that is faster than sending them as they lie */
+    size_t packed_size;
+} kvl_target_ranges_t;
+
 /* one message-mode op on the target side, while UCX works on it */
 typedef struct {
     kvl_req_t req;
@@ -38,11 +45,13 @@ typedef struct {
     kvl_data_head_t head;
     uint8_t head_bytes[KVL_DATA_HEAD_SIZE];
     kvl_iov_t iov;
+    size_t iov_count;
+    kvl_target_ranges_t *ranges; /* of an op with several (iov_count), instead of iov; kept for the next op */
     const kvl_mem_t *mem;
     void *cookie;
     bool own; /* on the session's scratch: the owner is not asked */
     kvl_device_t *device; /* of its memory; NULL: the rest is not used */
-    kvl_piece_t place;    /* ... which iov, of a stage, stands for */
+    kvl_piece_t place;    /* ... which iov, of a stage, stands for; of several ranges: ranges->places */
     bool pooled;          /* the stage is of the engine's pool, else of the heap */
     kvl_fence_t fence;
 } kvl_target_op_t;

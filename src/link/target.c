@@ -21,15 +21,92 @@ static kvl_target_op_t *op_get(kvl_server_t *server)
 {
     kvl_list_t *node = kvl_list_pop_front(&server->idle_ops);
 
-    return node ? kvl_container(node, kvl_target_op_t, link) : kvl_malloc(sizeof(kvl_target_op_t));
+    return node ? kvl_container(node, kvl_target_op_t, link) : kvl_calloc(1, sizeof(kvl_target_op_t));
+}
+
+/* Where the bytes of an op lie; the owner has checked them. False: no memory. */
+static bool op_places(kvl_target_op_t *op, const kvl_target_t *target)
+{
+    unsigned i;
+
+    op->iov       = (kvl_iov_t){target->address, (size_t)op->head.length};
+    op->iov_count = 1;
+    if (!op->head.ranges) {
+        return true;
+    }
+    op->ranges = op->ranges ? op->ranges : kvl_calloc(1, sizeof(*op->ranges));
+    if (!op->ranges) {
+        return false;
+    }
+    for (i = 0; i < op->head.ranges; i++) {
+        kvl_wire_range_t range = kvl_get_data_range(&op->head, i);
+
+        op->ranges->iov[i] = (kvl_iov_t){(uint8_t *)target->address + range.offset, range.length};
+    }
+    op->iov_count        = op->head.ranges;
+    op->head.range_bytes = NULL; /* of the message, which goes */
+    return true;
+}
+
+static const kvl_iov_t *op_iov(const kvl_target_op_t *op)
+{
+    return op->iov_count > 1 ? op->ranges->iov : &op->iov;
+}
+
+static void op_scatter(const kvl_target_op_t *op, const uint8_t *from)
+{
+    const kvl_iov_t *iov = op_iov(op);
+    size_t i;
+
+    for (i = 0; i < op->iov_count; i++) {
+        memcpy(iov[i].address, from, iov[i].length);
+        from += iov[i].length;
+    }
+}
+
+/* A reply of several ranges goes as one piece of memory, since UCX takes small pieces slowly. The bytes are
+ * copied at the moment that they are sent. */
+static bool op_pack(kvl_target_op_t *op)
+{
+    kvl_target_ranges_t *ranges = op->ranges;
+    size_t at = 0, i;
+
+    if (op->iov_count < 2) {
+        return true;
+    }
+    if (ranges->packed_size < op->head.length) {
+        uint8_t *packed = kvl_realloc(ranges->packed, (size_t)op->head.length);
+
+        if (!packed) {
+            return false;
+        }
+        ranges->packed      = packed;
+        ranges->packed_size = (size_t)op->head.length;
+    }
+    for (i = 0; i < op->iov_count; i++) {
+        memcpy(ranges->packed + at, ranges->iov[i].address, ranges->iov[i].length);
+        at += ranges->iov[i].length;
+    }
+    op->iov       = (kvl_iov_t){ranges->packed, at};
+    op->iov_count = 1;
+    op->mem       = NULL;
+    return true;
+}
+
+static kvl_piece_t *op_device_places(kvl_target_op_t *op)
+{
+    return op->head.ranges ? op->ranges->places : &op->place;
 }
 
 /* Gives it a stage in the place of its memory. */
 static kvl_status_t op_stage(kvl_target_op_t *op, const kvl_target_t *target)
 {
     kvl_stages_t *stages = kvl_engine_stages(op->session->server->engine);
-    size_t length        = op->iov.length;
+    size_t length        = (size_t)op->head.length;
     uint8_t *stage       = kvl_stage_get(stages, length);
+    kvl_piece_t *places  = op_device_places(op);
+    const kvl_iov_t *iov = op_iov(op);
+    size_t i;
 
     op->pooled = stage != NULL;
     if (!stage) {
@@ -39,9 +116,12 @@ static kvl_status_t op_stage(kvl_target_op_t *op, const kvl_target_t *target)
         return kvl_error(KVL_ERR_NO_MEMORY, "a stage of %zu bytes for %s", length, kvl_device_name(target->device));
     }
     op->device = target->device;
-    op->place  = (kvl_piece_t){.address = target->address, .length = length, .device = target->device};
-    op->iov    = (kvl_iov_t){stage, length};
-    op->mem    = op->pooled ? stages->mems[op->guest->endpoint.rail] : NULL;
+    for (i = 0; i < op->iov_count; i++) {
+        places[i] = (kvl_piece_t){.address = iov[i].address, .length = iov[i].length, .device = target->device};
+    }
+    op->iov       = (kvl_iov_t){stage, length};
+    op->iov_count = 1;
+    op->mem       = op->pooled ? stages->mems[op->guest->endpoint.rail] : NULL;
     return KVL_OK;
 }
 
@@ -78,7 +158,8 @@ static void op_finish(kvl_target_op_t *op, kvl_status_t status)
 /* the copy to or from its device; KVL_INPROGRESS: kvl_target_step() goes on */
 static kvl_status_t op_copy(kvl_target_op_t *op, kvl_copy_dir_t dir)
 {
-    kvl_status_t status = kvl_stage_copy(op->iov.address, &op->place, 0, op->place.length, op->device, dir);
+    kvl_status_t status = kvl_stage_copy(op->iov.address, op_device_places(op), 0, (size_t)op->head.length, op->device,
+                                         dir);
 
     if (status == KVL_OK) {
         status = kvl_fence_set(&op->fence, op->device, dir);
@@ -108,7 +189,7 @@ static bool scratch_target(const kvl_session_t *session, const kvl_data_head_t *
 {
     uint64_t at = head->offset - session->terms.scratch_offset;
 
-    if (!session->scratch || head->scope != 1 || head->token != session->terms.scratch_region ||
+    if (!session->scratch || head->ranges || head->scope != 1 || head->token != session->terms.scratch_region ||
         head->offset < session->terms.scratch_offset || at > session->scratch_length ||
         head->length > session->scratch_length - at) {
         return false;
@@ -177,10 +258,14 @@ kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am)
         return KVL_OK;
     }
     *op = (kvl_target_op_t){.guest = guest, .session = session, .head = head, .cookie = target.cookie,
-                            .own = own, .mem = target.mem, .iov = {target.address, (size_t)head.length}};
+                            .own = own, .mem = target.mem, .ranges = op->ranges};
     kvl_list_init(&op->link);
     op->req.done = put_done;
     session->ops++;
+    if (!op_places(op, &target)) {
+        op_finish(op, KVL_ERR_NO_MEMORY);
+        return KVL_OK;
+    }
     server->stats.puts++;
     server->stats.bytes_put += head.length;
     status = target.device ? op_stage(op, &target) : KVL_OK;
@@ -189,11 +274,12 @@ kvl_status_t kvl_target_put(kvl_guest_t *guest, const kvl_am_t *am)
         return KVL_OK;
     }
     if (am->data) {
-        memcpy(op->iov.address, am->data, am->length);
+        op_scatter(op, am->data);
         op_put(op, KVL_OK);
         return KVL_OK;
     }
-    status = kvl_am_recv(am, kvl_ep_worker(guest->endpoint.ep), &op->iov, 1, op->mem, &op->req);
+    status = kvl_am_recv(am, kvl_ep_worker(guest->endpoint.ep), op_iov(op), op->iov_count, op->mem,
+                         &op->req);
     if (status != KVL_INPROGRESS) {
         op_put(op, status);
     }
@@ -215,6 +301,7 @@ static void reply_done(kvl_req_t *req, kvl_status_t status)
 
 static void reply_post(kvl_guest_t *guest, kvl_target_op_t *op)
 {
+    bool packed        = op_pack(op);
     kvl_am_send_t send = {.id            = KVL_AM_GET_REPLY,
                           .header        = op->head_bytes,
                           .header_length = sizeof(op->head_bytes),
@@ -224,11 +311,12 @@ static void reply_post(kvl_guest_t *guest, kvl_target_op_t *op)
     kvl_data_head_t head = op->head;
     kvl_status_t status;
 
-    head.kind = KVL_AM_GET_REPLY;
+    head.kind   = KVL_AM_GET_REPLY;
+    head.ranges = 0;
     kvl_put_data_head(op->head_bytes, &head);
     op->req.done = reply_done;
     guest->endpoint.counts.posted++;
-    status = kvl_ep_am(guest->endpoint.ep, &send, &op->req);
+    status = packed ? kvl_ep_am(guest->endpoint.ep, &send, &op->req) : KVL_ERR_NO_MEMORY;
     if (status == KVL_INPROGRESS) {
         guest->endpoint.outstanding++;
         return;
@@ -268,8 +356,9 @@ static void reply_fails(kvl_target_op_t *op, kvl_status_t status)
     if (op->device) {
         op_unstage(op);
     }
-    op->iov = (kvl_iov_t){NULL, 0};
-    op->mem = NULL;
+    op->iov       = (kvl_iov_t){NULL, 0};
+    op->iov_count = 0;
+    op->mem       = NULL;
 }
 
 kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am)
@@ -298,16 +387,20 @@ kvl_status_t kvl_target_get(kvl_guest_t *guest, const kvl_am_t *am)
     if (!own) {
         head.status = (int32_t)server->ops->get(server->arg, session, &guest->endpoint, &head, &target);
     }
-    *op = (kvl_target_op_t){.guest = guest, .session = session, .head = head, .own = own};
+    *op = (kvl_target_op_t){.guest = guest, .session = session, .head = head, .own = own, .ranges = op->ranges};
     kvl_list_init(&op->link);
     if (head.status == KVL_OK) {
-        op->iov    = (kvl_iov_t){target.address, (size_t)head.length};
         op->mem    = target.mem;
         op->cookie = target.cookie;
         server->stats.bytes_got += head.length;
     }
     server->stats.gets++;
     session->ops++;
+    if (head.status == KVL_OK && !op_places(op, &target)) {
+        op_finish(op, KVL_ERR_NO_MEMORY);
+        kvl_session_close(session, "out of memory");
+        return KVL_OK;
+    }
     guest->reply_count++;
     if (head.status == KVL_OK && target.device) {
         kvl_status_t status = op_stage(op, &target);
@@ -371,7 +464,13 @@ void kvl_target_cleanup(kvl_server_t *server)
     kvl_list_t *node;
 
     while ((node = kvl_list_pop_front(&server->idle_ops)) != NULL) {
-        kvl_free(kvl_container(node, kvl_target_op_t, link));
+        kvl_target_op_t *op = kvl_container(node, kvl_target_op_t, link);
+
+        if (op->ranges) {
+            kvl_free(op->ranges->packed);
+        }
+        kvl_free(op->ranges);
+        kvl_free(op);
     }
 }
 

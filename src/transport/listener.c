@@ -201,18 +201,32 @@ static void listener_message(void *arg, kvl_session_t *session, const kvl_msg_he
     }
 }
 
-/* the range that a message-mode op names, if it lies in what was exported; the region is held */
+static bool ranges_fit(const kvl_data_head_t *head, size_t length)
+{
+    unsigned i;
+
+    for (i = 0; i < head->ranges; i++) {
+        kvl_wire_range_t range = kvl_get_data_range(head, i);
+
+        if (range.offset > length || range.length > length - range.offset) {
+            return false;
+        }
+    }
+    return head->ranges || (head->offset <= length && head->length <= length - head->offset);
+}
+
+/* what a message-mode op names, if it lies in what was exported; the region is held */
 static kvl_status_t listener_resolve(kvl_listener_t *listener, const kvl_endpoint_t *endpoint,
                                      const kvl_data_head_t *head, kvl_target_t *target)
 {
     kvl_region_t *region = head->scope == 1 ? kvl_region_by_id(listener->engine, head->token) : NULL;
 
-    if (!region || head->offset > region->length || head->length > region->length - head->offset) {
+    if (!region || !ranges_fit(head, region->length)) {
         return KVL_ERR_RANGE;
     }
     atomic_fetch_add(&region->users, 1);
     *target = (kvl_target_t){.address = (uint8_t *)region->address + head->offset,
-                             .length  = (size_t)head->length,
+                             .length  = head->ranges ? region->length : (size_t)head->length,
                              .cookie  = region,
                              .device  = region->device};
     target->mem = region->device ? NULL : kvl_region_mem(region, endpoint->rail, target->address, target->length);

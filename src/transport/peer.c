@@ -142,6 +142,19 @@ kvl_status_t kvl_connect(kvl_engine_t *engine, const char *address, int64_t time
     return KVL_OK;
 }
 
+kvl_status_t kvl_peer_test(kvl_peer_t *peer)
+{
+    kvl_status_t status;
+
+    if (!peer) {
+        return kvl_error(KVL_ERR_INVALID, "kvl_peer_test: peer is NULL");
+    }
+    kvl_engine_enter(peer->engine);
+    status = kvl_link_want(peer->link);
+    kvl_engine_leave(peer->engine);
+    return status;
+}
+
 void kvl_peer_close(kvl_peer_t *peer)
 {
     if (!peer || !kvl_engine_may_end(peer->engine, "kvl_peer_close")) {

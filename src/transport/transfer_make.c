@@ -56,7 +56,7 @@ static kvl_status_t transfer_check(kvl_peer_t *peer, const kvl_transfer_t *in)
         return kvl_error(KVL_ERR_INVALID, "transfer: op is %d; accepted: put, get", (int)in->op);
     }
     if (in->part_count > KVL_PARTS_MAX || in->notification_length > KVL_NOTIFICATION_MAX) {
-        return kvl_error(KVL_ERR_LIMIT, "transfer: %zu parts and %zu bytes of notification; at most %d "
+        return kvl_error(KVL_ERR_LIMIT, "transfer: %zu parts and %zu bytes of notification; at most %u "
                          "and %u", in->part_count, in->notification_length, KVL_PARTS_MAX,
                          KVL_NOTIFICATION_MAX);
     }

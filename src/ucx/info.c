@@ -181,6 +181,13 @@ static bool get_is_native(const kvl_worker_t *worker, const onesided_t *row)
     return !worker->proto_v2 && kvl_ucx_api() < row->get_until;
 }
 
+static size_t header_max(const kvl_worker_t *worker)
+{
+    ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
+
+    return ucp_worker_query(worker->ucp, &attr) == UCS_OK ? attr.max_am_header : 0;
+}
+
 static void info_judge(const kvl_worker_t *worker, const lanes_t *lanes, kvl_ep_info_t *info)
 {
     const onesided_t *row = lanes_bulk(lanes);
@@ -200,6 +207,7 @@ static void info_judge(const kvl_worker_t *worker, const lanes_t *lanes, kvl_ep_
     /* measured, 61 pieces of 4296 bytes: shared memory 20 GB/s, packed 15; tcp with 1.13 6.3 and
      * 5.9, with 1.22 2.9 and 5.7 */
     info->iov_is_fast = info->shared_memory || !worker->proto_v2;
+    info->header_max  = header_max(worker);
 }
 
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p)

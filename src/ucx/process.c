@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/log.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -14,12 +15,14 @@
 /* What is true of the whole process: which libucp it holds, and how UCX watches its memory.
  *
  * Every UCX has the same SONAMEs, so the loader does not stop a second one. Two halves of different
- * versions then share symbols and crash; kvlane looks before it starts and refuses. */
+ * versions then share symbols and crash; kvlane looks before it starts and refuses. A copy whose files
+ * were renamed, as NIXL's wheel has one, finds its own halves; then it is enough that neither is in
+ * everybody's sight. */
 
 #define PATH_SIZE 512
 
 typedef struct {
-    unsigned count;
+    unsigned count, plain; /* plain: of these, not renamed */
     char paths[2][PATH_SIZE];
 } ucp_libs_t;
 
@@ -37,7 +40,19 @@ static int ucp_lib_note(struct dl_phdr_info *info, size_t size, void *arg)
         snprintf(libs->paths[libs->count], PATH_SIZE, "%s", info->dlpi_name);
     }
     libs->count++;
+    libs->plain += strncmp(base, "libucp.so", 9) == 0;
     return 0;
+}
+
+static bool ucp_is_in_sight(void)
+{
+    void *everybody = dlopen(NULL, RTLD_LAZY);
+    bool found      = everybody && dlsym(everybody, "ucp_get_version");
+
+    if (everybody) {
+        dlclose(everybody);
+    }
+    return found;
 }
 
 kvl_status_t kvl_ucx_check(void)
@@ -46,7 +61,7 @@ kvl_status_t kvl_ucx_check(void)
     unsigned major, minor, release;
 
     dl_iterate_phdr(ucp_lib_note, &libs);
-    if (libs.count > 1) {
+    if (libs.plain > 1 || (libs.count > 1 && ucp_is_in_sight())) {
         return kvl_error(KVL_ERR_UNSUPPORTED,
                          "two libucp are in this process: %s and %s; load one UCX only",
                          libs.paths[0], libs.paths[1]);

@@ -211,6 +211,7 @@ typedef struct {
     bool shared_memory; /* the peer maps our memory: it can't be revoked while it lives */
     bool device_memory; /* onesided, also of device memory that is registered; as far as UCX says */
     bool iov_is_fast;   /* message mode: sending an IOV beats packing into one buffer */
+    size_t header_max;  /* longest header of an active message */
 } kvl_ep_info_t;
 kvl_status_t kvl_ep_info(kvl_ep_t *ep, kvl_ep_info_t *info_p);
 

@@ -82,7 +82,7 @@ void kvl_put_data_head(uint8_t out[KVL_DATA_HEAD_SIZE], const kvl_data_head_t *m
 
     kvl_wr_uint(&w, m->kind, 1);
     kvl_wr_uint(&w, m->scope, 1);
-    kvl_wr_uint(&w, 0, 2);
+    kvl_wr_uint(&w, m->ranges, 2);
     kvl_wr_uint(&w, (uint32_t)m->status, 4);
     kvl_wr_uint(&w, m->op, 8);
     kvl_wr_uint(&w, m->token, 8);
@@ -92,6 +92,48 @@ void kvl_put_data_head(uint8_t out[KVL_DATA_HEAD_SIZE], const kvl_data_head_t *m
     kvl_wr_uint(&w, m->generation, 4);
     kvl_wr_uint(&w, 0, 4);
     assert(w.used == KVL_DATA_HEAD_SIZE);
+}
+
+void kvl_put_data_range(uint8_t *out, unsigned i, const kvl_wire_range_t *range)
+{
+    kvl_wbuf_t w = {.data = out + KVL_DATA_HEAD_SIZE + i * KVL_WIRE_RANGE_SIZE, .size = KVL_WIRE_RANGE_SIZE};
+
+    kvl_wr_uint(&w, range->offset, 8);
+    kvl_wr_uint(&w, range->length, 4);
+}
+
+kvl_wire_range_t kvl_get_data_range(const kvl_data_head_t *m, unsigned i)
+{
+    kvl_rbuf_t r = {.data = m->range_bytes + i * KVL_WIRE_RANGE_SIZE, .size = KVL_WIRE_RANGE_SIZE};
+    kvl_wire_range_t range;
+
+    range.offset = kvl_rd_uint(&r, 8, "offset");
+    range.length = (uint32_t)kvl_rd_uint(&r, 4, "length");
+    return range;
+}
+
+static void data_ranges_read(kvl_rbuf_t *r, kvl_data_head_t *m)
+{
+    uint64_t sum = 0;
+    unsigned i;
+
+    if (m->ranges < 2 || m->ranges > KVL_WIRE_RANGES_MAX || m->kind == KVL_AM_GET_REPLY || !m->scope ||
+        m->offset) {
+        kvl_rd_fault(r, "ranges", "too few, too many, or where there can be none");
+        return;
+    }
+    m->range_bytes = kvl_rd_bytes(r, m->ranges * KVL_WIRE_RANGE_SIZE, "ranges");
+    for (i = 0; m->range_bytes && i < m->ranges; i++) {
+        kvl_wire_range_t range = kvl_get_data_range(m, i);
+
+        if (!range.length || range.length > UINT64_MAX - range.offset) {
+            kvl_rd_fault(r, "ranges", "one is empty, or wraps");
+        }
+        sum += range.length;
+    }
+    if (sum != m->length) {
+        kvl_rd_fault(r, "ranges", "their sum is not the op's length");
+    }
 }
 
 static void data_head_check(kvl_rbuf_t *r, const kvl_data_head_t *m)
@@ -114,9 +156,7 @@ static void data_head_read(kvl_rbuf_t *r, kvl_data_head_t *m)
 {
     m->kind  = (uint8_t)kvl_rd_uint(r, 1, "kind");
     m->scope = kvl_rd_bool(r, "scope");
-    if (kvl_rd_uint(r, 2, "reserved") != 0) {
-        kvl_rd_fault(r, "reserved", "not 0");
-    }
+    m->ranges     = (uint16_t)kvl_rd_uint(r, 2, "ranges");
     m->status     = kvl_rd_status(r, "status");
     m->op         = kvl_rd_uint(r, 8, "op");
     m->token      = kvl_rd_uint(r, 8, "token");
@@ -136,6 +176,9 @@ kvl_status_t kvl_get_data_head(const void *data, size_t length, kvl_data_head_t 
 
     data_head_read(&r, &head);
     data_head_check(&r, &head);
+    if (head.ranges) {
+        data_ranges_read(&r, &head);
+    }
     if (kvl_wire_close(&r) == KVL_OK) {
         *m = head;
         return KVL_OK;

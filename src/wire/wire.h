@@ -20,7 +20,7 @@
 #define KVL_WIRE_VERSION_MIN 1
 #define KVL_WIRE_HEAD_SIZE   24
 #define KVL_WIRE_MAX         (64u << 10)        /* longest control message */
-#define KVL_WIRE_NOTIFY_MAX  ((1u << 20) + 256) /* ... but a KVL_MSG_XFER_FIN */
+#define KVL_WIRE_NOTIFY_MAX  ((1u << 20) + 4096 + 256) /* ... but a KVL_MSG_XFER_FIN */
 #define KVL_WIRE_ITEMS_MAX   4096               /* most items of one message */
 #define KVL_WIRE_KEY_MAX     255
 #define KVL_WIRE_REGIONS_MAX 256
@@ -320,8 +320,15 @@ typedef struct {
 bool kvl_put_xfer_fin(kvl_wbuf_t *w, const kvl_xfer_fin_t *m);
 kvl_status_t kvl_get_xfer_fin(kvl_rbuf_t *r, kvl_xfer_fin_t *m);
 
-/* ---- data header: the AM header of PUT, GET and GET_REPLY; fixed size ---- */
-#define KVL_DATA_HEAD_SIZE 56
+/* ---- data header: the AM header of PUT, GET and GET_REPLY ---- */
+#define KVL_DATA_HEAD_SIZE  56 /* without ranges */
+#define KVL_WIRE_RANGES_MAX 64
+#define KVL_WIRE_RANGE_SIZE 12
+#define KVL_DATA_HEAD_MAX   (KVL_DATA_HEAD_SIZE + KVL_WIRE_RANGES_MAX * KVL_WIRE_RANGE_SIZE)
+typedef struct {
+    uint64_t offset; /* within the region */
+    uint32_t length; /* at least 1 */
+} kvl_wire_range_t;
 typedef struct {
     uint8_t kind;   /* KVL_AM_PUT, _GET or _GET_REPLY; checked against the AM id by the caller */
     uint8_t scope;  /* 0: token is a lease; 1: token is a region */
@@ -332,9 +339,16 @@ typedef struct {
     uint64_t transfer;   /* scope 1: number of the transfer the op belongs to */
     uint64_t offset;     /* within the leased value, or within the region */
     uint64_t length;     /* bytes of the op */
+    /* PUT and GET of scope 1: 0, or so many ranges follow, in the order of the bytes; then offset is 0 and length
+     * their sum */
+    uint16_t ranges;
+    const uint8_t *range_bytes; /* decoder: points into the header */
 } kvl_data_head_t;
 void kvl_put_data_head(uint8_t out[KVL_DATA_HEAD_SIZE], const kvl_data_head_t *m);
+/* range @a i, into the header that begins at @a out */
+void kvl_put_data_range(uint8_t *out, unsigned i, const kvl_wire_range_t *range);
 kvl_status_t kvl_get_data_head(const void *data, size_t length, kvl_data_head_t *m);
+kvl_wire_range_t kvl_get_data_range(const kvl_data_head_t *m, unsigned i); /* i < m->ranges */
 
 /* ---- exported region: the blob of kvl_region_export() ---- */
 typedef struct {

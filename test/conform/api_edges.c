@@ -140,6 +140,7 @@ static void null_transport(void)
     IS_INVALID(kvl_connect(NULL, "127.0.0.1:1", 1, &other));
     IS_INVALID(kvl_connect(stage.engine, NULL, 1, &other));
     IS_INVALID(kvl_connect(stage.engine, "127.0.0.1:1", 1, NULL));
+    IS_INVALID(kvl_peer_test(NULL));
     kvl_peer_close(NULL);
     IS_INVALID(kvl_remote_import(NULL, text, 1, &import));
     IS_INVALID(kvl_remote_import(peer, NULL, 1, &import));

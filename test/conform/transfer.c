@@ -300,7 +300,9 @@ BOTH(transfer_memory, of_the_targets_own_is_reached_too)
 BOTH(transfer_range, is_checked_by_the_target)
 {
     kvl_region_t *secret;
-    kvl_part_t part;
+    kvl_part_t part, parts[2];
+    kvl_transfer_t puts = {.op = KVL_TRANSFER_PUT, .parts = parts, .part_count = 2};
+    kvl_transfer_t gets = {.op = KVL_TRANSFER_GET, .parts = parts, .part_count = 2};
     kvl_transfer_t put = {.op = KVL_TRANSFER_PUT, .parts = &part, .part_count = 1};
     kvl_transfer_t get = {.op = KVL_TRANSFER_GET, .parts = &part, .part_count = 1};
     uint8_t blob[2048], forged[2048];
@@ -319,6 +321,14 @@ BOTH(transfer_range, is_checked_by_the_target)
     part = (kvl_part_t){.local = {pool, 4096, here}, .remote = wrong, .remote_offset = BYTES - 8};
     CHECK_EQ(transfer(&put), KVL_ERR_RANGE);
     CHECK_EQ(transfer(&get), KVL_ERR_RANGE);
+    parts[0] = (kvl_part_t){{pool, 100, here}, wrong, 0}; /* one of two ranges */
+    parts[1] = (kvl_part_t){{pool + 100, 100, here}, wrong, BYTES - 8};
+    fill(pool, 200, 6);
+    memset(kvl_region_address(there), 0, 100);
+    CHECK_EQ(transfer(&puts), KVL_ERR_RANGE);
+    CHECK_EQ(*(uint64_t *)kvl_region_address(there), 0);
+    CHECK_EQ(transfer(&gets), KVL_ERR_RANGE);
+    CHECK_EQ(differs(pool, 200, 6), 200);
     kvl_remote_release(wrong);
     in.slices[0].id  = there == NULL ? 0 : in.slices[0].id + 2; /* the one that was not exported */
     forged_length = kvl_put_region_blob(forged, sizeof(forged), &in);

@@ -339,14 +339,19 @@ static int check_message(const void *data, size_t size)
 
 static int check_data_head(const void *data, size_t size)
 {
-    uint8_t again[KVL_DATA_HEAD_SIZE];
+    uint8_t again[KVL_DATA_HEAD_MAX];
     kvl_data_head_t m;
 
     if (kvl_get_data_head(data, size, &m) != KVL_OK) {
         return 0;
     }
     kvl_put_data_head(again, &m);
-    must(size == sizeof(again) && memcmp(again, data, size) == 0);
+    for (unsigned i = 0; i < m.ranges; i++) {
+        kvl_wire_range_t range = kvl_get_data_range(&m, i);
+
+        kvl_put_data_range(again, i, &range);
+    }
+    must(size == (size_t)KVL_DATA_HEAD_SIZE + m.ranges * (size_t)KVL_WIRE_RANGE_SIZE && memcmp(again, data, size) == 0);
     return 1;
 }
 

@@ -207,7 +207,22 @@ static const struct {
 
 static const size_t sample_count = sizeof(samples) / sizeof(samples[0]);
 
-/* the two that are no messages */
+/* a data head with two ranges */
+static size_t sample_ranges(uint8_t *data, size_t size)
+{
+    kvl_data_head_t head      = {.kind = KVL_AM_GET, .scope = 1, .op = 1, .token = 2, .length = 300, .ranges = 2};
+    kvl_wire_range_t range[2] = {{4096, 200}, {1 << 20, 100}};
+
+    if (size < KVL_DATA_HEAD_MAX) {
+        return 0;
+    }
+    kvl_put_data_head(data, &head);
+    kvl_put_data_range(data, 0, &range[0]);
+    kvl_put_data_range(data, 1, &range[1]);
+    return KVL_DATA_HEAD_SIZE + 2 * KVL_WIRE_RANGE_SIZE;
+}
+
+/* those that are no messages */
 static size_t sample_other(size_t index, void *data, size_t size, const char **name_p)
 {
     kvl_data_head_t head   = {.kind = KVL_AM_PUT, .scope = 1, .op = 1, .token = 2, .length = 4096};
@@ -232,13 +247,17 @@ static size_t sample_other(size_t index, void *data, size_t size, const char **n
         kvl_put_data_head(data, &head);
         return KVL_DATA_HEAD_SIZE;
     }
+    if (index == 1) {
+        *name_p = "data_ranges";
+        return sample_ranges(data, size);
+    }
     *name_p = "region_blob";
     return kvl_put_region_blob(data, size, &blob);
 }
 
 size_t wire_all_samples(void)
 {
-    return sample_count + 2;
+    return sample_count + 3;
 }
 
 size_t wire_all_sample(size_t index, void *data, size_t size, const char **name_p)

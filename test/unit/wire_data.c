@@ -70,7 +70,7 @@ TEST(wire_data_head, names_the_field_that_is_wrong)
     check_fault(head_changed(0, KVL_AM_PUT), "data head: status");
     check_fault(head_changed(0, KVL_AM_GET), "data head: status");
     check_fault(head_changed(1, 2), "data head: scope");
-    check_fault(head_changed(2, 1), "data head: reserved");
+    check_fault(head_changed(2, 1), "data head: ranges");
     check_fault(head_changed(7, 0), "data head: status");
     check_fault(head_changed(55, 1), "data head: reserved");
     for (size = 0; size < sizeof(head_bytes); size++) {
@@ -98,6 +98,71 @@ TEST(wire_data_head, refuses_an_empty_op_and_one_that_wraps)
     m.status = KVL_ERR_LEASE;
     kvl_put_data_head(out, &m);
     CHECK_EQ(kvl_get_data_head(out, sizeof(out), &got), KVL_OK);
+}
+
+/* clang-format off */
+static const uint8_t ranges_bytes[56 + 24] = {
+    3, 1, 2, 0,                                     /* PUT, region, two ranges */
+    0, 0, 0, 0,                                     /* KVL_OK */
+    1, 0, 0, 0, 0, 0, 0, 0,                         /* op */
+    9, 0, 0, 0, 0, 0, 0, 0,                         /* token */
+    3, 0, 0, 0, 0, 0, 0, 0,                         /* transfer */
+    0, 0, 0, 0, 0, 0, 0, 0,                         /* offset: that of none */
+    0x2c, 1, 0, 0, 0, 0, 0, 0,                      /* length 300 */
+    0, 0, 0, 0,                                     /* generation */
+    0, 0, 0, 0,                                     /* reserved */
+    0, 0x10, 0, 0, 0, 0, 0, 0, 200, 0, 0, 0,        /* 200 at 4096 */
+    1, 0, 0, 0, 1, 0, 0, 0, 100, 0, 0, 0,           /* 100 at 4 GiB + 1 */
+};
+/* clang-format on */
+
+TEST(wire_data_ranges, have_the_bytes_written_by_hand)
+{
+    kvl_data_head_t m = {.kind = KVL_AM_PUT, .scope = 1, .op = 1, .token = 9, .transfer = 3, .length = 300,
+                         .ranges = 2};
+    kvl_wire_range_t first = {4096, 200}, second = {(UINT64_C(1) << 32) + 1, 100}, got;
+    uint8_t out[KVL_DATA_HEAD_MAX];
+
+    CHECK_EQ(ranges_bytes[0], KVL_AM_PUT);
+    kvl_put_data_head(out, &m);
+    kvl_put_data_range(out, 0, &first);
+    kvl_put_data_range(out, 1, &second);
+    CHECK_MEM_EQ(out, ranges_bytes, sizeof(ranges_bytes));
+    memset(&m, 0, sizeof(m));
+    REQUIRE(kvl_get_data_head(ranges_bytes, sizeof(ranges_bytes), &m) == KVL_OK);
+    CHECK(m.ranges == 2 && m.length == 300);
+    got = kvl_get_data_range(&m, 1);
+    CHECK(got.offset == (UINT64_C(1) << 32) + 1 && got.length == 100);
+}
+
+static kvl_status_t ranges_changed(size_t at, uint8_t byte, size_t size)
+{
+    uint8_t changed[sizeof(ranges_bytes) + 1] = {0};
+    kvl_data_head_t m;
+
+    memcpy(changed, ranges_bytes, sizeof(ranges_bytes));
+    changed[at] = byte;
+    return kvl_get_data_head(changed, size, &m);
+}
+
+TEST(wire_data_ranges, are_refused_if_anything_about_them_is_wrong)
+{
+    const size_t all = sizeof(ranges_bytes);
+    size_t size;
+
+    check_fault(ranges_changed(0, KVL_AM_GET_REPLY, all), "data head: ranges");
+    check_fault(ranges_changed(1, 0, all), "data head: ranges");  /* of a lease */
+    check_fault(ranges_changed(2, 1, all), "data head: ranges");
+    check_fault(ranges_changed(2, 3, all), "data head: ranges");
+    check_fault(ranges_changed(2, 65, all), "data head: ranges");
+    check_fault(ranges_changed(32, 1, all), "data head: ranges"); /* an offset too */
+    check_fault(ranges_changed(40, 0x2d, all), "data head: ranges"); /* not the sum */
+    check_fault(ranges_changed(64, 199, all), "data head: ranges");
+    check_fault(ranges_changed(64, 0, all), "data head: ranges");
+    for (size = 56; size < all; size++) {
+        CHECK_EQ(ranges_changed(0, KVL_AM_PUT, size), KVL_ERR_PROTOCOL);
+    }
+    check_fault(ranges_changed(0, KVL_AM_PUT, all + 1), "data head: body");
 }
 
 /* clang-format off */

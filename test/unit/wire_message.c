@@ -135,8 +135,8 @@ TEST(wire_open, limits_the_length_by_type)
 {
     CHECK_EQ(open_long(KVL_MSG_RESERVE, 65536), KVL_OK);
     check_fault(open_long(KVL_MSG_RESERVE, 65537), "reserve: body");
-    CHECK_EQ(open_long(KVL_MSG_XFER_FIN, 1048576 + 256), KVL_OK);
-    check_fault(open_long(KVL_MSG_XFER_FIN, 1048576 + 257), "xfer_fin: body");
+    CHECK_EQ(open_long(KVL_MSG_XFER_FIN, 1048576 + 4352), KVL_OK);
+    check_fault(open_long(KVL_MSG_XFER_FIN, 1048576 + 4353), "xfer_fin: body");
 }
 
 TEST(wire_finish, gives_nothing_that_the_other_side_would_refuse)

@@ -56,6 +56,56 @@ TEST(cut, goes_on_onesided_only_over_neighbours_on_both_sides_in_one_registratio
     CHECK_EQ(cut_at(other, 2, KVL_MODE_IS_ONESIDED, 1000, 0, 0, 0).length, 100);
 }
 
+static kvl_cut_t ranges_at(const kvl_piece_t *pieces, size_t count, size_t piece, size_t at)
+{
+    kvl_move_t move = {.pieces = pieces, .piece_count = count, .scope = 1, .piece = piece, .piece_at = at};
+    kvl_cut_t cut   = cut_at(pieces, count, KVL_MODE_IS_MESSAGE, 1 << 20, 1, piece, at);
+
+    kvl_cut_ranges(&move, &cut);
+    return cut;
+}
+
+TEST(cut_ranges, puts_small_pieces_that_lie_apart_there_into_one_op)
+{
+    static kvl_piece_t many[200];
+    kvl_cut_t cut;
+    size_t i;
+
+    for (i = 0; i < 200; i++) {
+        many[i] = (kvl_piece_t){local, 10, mems_a, (200 - i) * 100};
+    }
+    cut = ranges_at(many, 200, 0, 0);
+    CHECK_EQ(cut.ranges, 64); /* most that a head holds */
+    CHECK_EQ(cut.count, 64);
+    CHECK_EQ(cut.length, 640);
+    CHECK_EQ(cut.piece, 64);
+    CHECK_EQ(cut.piece_at, 0);
+    CHECK_EQ(ranges_at(many, 200, 192, 0).ranges, 8);
+    CHECK_EQ(ranges_at(many, 200, 199, 0).ranges, 0); /* the last alone is contiguous */
+    for (i = 0; i < 200; i++) {
+        many[i].length = 16384;
+    }
+    CHECK_EQ(ranges_at(many, 200, 0, 0).ranges, 4); /* 64 KiB */
+    CHECK_EQ(ranges_at(many, 200, 0, 1).ranges, 0); /* in mid piece */
+    many[2].length = 16385;
+    CHECK_EQ(ranges_at(many, 200, 0, 0).ranges, 2);
+    CHECK_EQ(ranges_at(many, 200, 1, 0).ranges, 0);
+    CHECK_EQ(ranges_at(many, 200, 2, 0).ranges, 0);
+}
+
+TEST(cut_ranges, leaves_what_lies_in_a_row_there_as_one_range)
+{
+    const kvl_piece_t row[] = {{local, 100, mems_a, 0}, {local + 500, 100, mems_a, 100}, {local + 900, 100, mems_a, 200}};
+    const kvl_piece_t end[] = {{local, 100, mems_a, 0}, {local + 500, 100, mems_a, 100}, {local + 900, 100, mems_a, 900}};
+    kvl_cut_t cut           = ranges_at(row, 3, 0, 0);
+
+    CHECK_EQ(cut.ranges, 0);
+    CHECK_EQ(cut.length, 300);
+    cut = ranges_at(end, 3, 0, 0);
+    CHECK_EQ(cut.ranges, 3);
+    CHECK_EQ(cut.length, 300);
+}
+
 TEST(cut, gathers_pieces_for_a_message_while_they_are_neighbours_there)
 {
     const kvl_piece_t pieces[] = {{local + 500, 100, mems_a, 0, NULL},

@@ -153,6 +153,47 @@ static void goes(const char *rails, const char *stages, bool there, bool here)
     scene_close(&scene);
 }
 
+/* small parts that lie apart, and in another order, there: several travel in one message */
+BOTH(device_transfer, goes_to_places_apart_there)
+{
+    enum { PARTS = 150, LENGTH = 1000, APART = 3000 };
+    scene_t scene = {.device_there = true};
+    kvl_part_t parts[PARTS];
+    uint8_t *image = malloc(SIZE);
+    unsigned round, i;
+
+    scene_open(&scene, rails, "64M");
+    gpu_fill(scene.there, SIZE, 2);
+    REQUIRE(image && transfer(&scene, KVL_TRANSFER_GET, 1, SIZE, 0) == KVL_OK);
+    memcpy(image, scene.here, SIZE);
+    for (i = 0; i < PARTS; i++) {
+        unsigned place = i * 61 % PARTS;
+
+        parts[i] = (kvl_part_t){.local         = {scene.here + i * LENGTH, LENGTH, scene.region_here},
+                                .remote        = scene.remote,
+                                .remote_offset = place * APART};
+        memset(scene.here + i * LENGTH, (int)i, LENGTH);
+        memset(image + place * APART, (int)i, LENGTH);
+    }
+    for (round = 0; round < 2; round++) {
+        kvl_transfer_t about = {.op         = round ? KVL_TRANSFER_GET : KVL_TRANSFER_PUT,
+                                .parts      = parts,
+                                .part_count = PARTS};
+        kvl_batch_t *batch   = NULL;
+
+        REQUIRE(kvl_transfer_submit(scene.peer, &about, NULL, &batch) == KVL_INPROGRESS);
+        CHECK_EQ(kvl_batch_wait(batch, -1), KVL_OK);
+        CHECK_EQ(kvl_batch_release(batch), KVL_OK);
+        for (i = 0; round && i < PARTS * LENGTH; i++) {
+            REQUIRE(scene.here[i] == i / LENGTH);
+        }
+        REQUIRE(transfer(&scene, KVL_TRANSFER_GET, 1, SIZE, 0) == KVL_OK);
+        CHECK(!memcmp(scene.here, image, SIZE));
+    }
+    scene_close(&scene);
+    free(image);
+}
+
 BOTH(device_transfer, goes_from_device_to_host)
 {
     goes(rails, "64M", false, true);

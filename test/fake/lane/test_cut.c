@@ -72,7 +72,7 @@ TEST(cut_ranges, puts_small_pieces_that_lie_apart_there_into_one_op)
     size_t i;
 
     for (i = 0; i < 200; i++) {
-        many[i] = (kvl_piece_t){local, 10, mems_a, (200 - i) * 100};
+        many[i] = (kvl_piece_t){local, 10, mems_a, (200 - i) * 100, NULL};
     }
     cut = ranges_at(many, 200, 0, 0);
     CHECK_EQ(cut.ranges, 64); /* most that a head holds */
@@ -95,8 +95,10 @@ TEST(cut_ranges, puts_small_pieces_that_lie_apart_there_into_one_op)
 
 TEST(cut_ranges, leaves_what_lies_in_a_row_there_as_one_range)
 {
-    const kvl_piece_t row[] = {{local, 100, mems_a, 0}, {local + 500, 100, mems_a, 100}, {local + 900, 100, mems_a, 200}};
-    const kvl_piece_t end[] = {{local, 100, mems_a, 0}, {local + 500, 100, mems_a, 100}, {local + 900, 100, mems_a, 900}};
+    const kvl_piece_t row[] = {{local, 100, mems_a, 0, NULL}, {local + 500, 100, mems_a, 100, NULL},
+                                 {local + 900, 100, mems_a, 200, NULL}};
+    const kvl_piece_t end[] = {{local, 100, mems_a, 0, NULL}, {local + 500, 100, mems_a, 100, NULL},
+                                 {local + 900, 100, mems_a, 900, NULL}};
     kvl_cut_t cut           = ranges_at(row, 3, 0, 0);
 
     CHECK_EQ(cut.ranges, 0);

@@ -28,7 +28,7 @@
  *   file of no meaning until each worker was progressed once more. A process whose workers stand still has at
  *   most HELD_MAX numbers that wait, and leaves some files for others; what comes then is closed as ever. */
 
-#define HELD_MAX   1024 /* a few clients that leave at once */
+#define HELD_MAX   1024 /* more than are closed between two turns of a worker */
 #define FILES_LEFT 64   /* for others, before a number is kept */
 
 typedef struct {

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "nixl/engine.h"
 
 #include <cstring>
@@ -83,18 +87,52 @@ Transport::~Transport()
 
 /* ---- memory ---- */
 
+Memories memories()
+{
+#ifdef KVL_HAVE_CUDA
+    return {DRAM, VRAM};
+#else
+    return {DRAM};
+#endif
+}
+
 Memories Transport::getSupportedMems() const
 {
-    return {DRAM};
+    return memories();
+}
+
+/* Is it what it is said to be? Host memory needs no proof: kvlane moves a GPU's memory under that name, too. */
+static std::string memory_doubt(const BlobDescriptor &memory, Memory kind)
+{
+    kvl_memory_t found;
+
+    if (kind == DRAM) {
+        return "";
+    }
+    if (kind != VRAM) {
+        return "memory of type " + std::to_string(kind) + " cannot be registered; host memory (DRAM) and a GPU's (VRAM) can";
+    }
+    if (kvl_memory_query(reinterpret_cast<void *>(memory.address), memory.length, &found) != KVL_OK) {
+        return kvl_error_text();
+    }
+    if (found.kind == KVL_MEMORY_HOST) {
+        return "registered as VRAM, but host memory: register it as DRAM";
+    }
+    if (found.device != static_cast<int64_t>(memory.device)) {
+        return "registered as memory of GPU " + std::to_string(memory.device) + ", but of GPU " +
+               std::to_string(found.device);
+    }
+    return "";
 }
 
 Status Transport::registerMem(const BlobDescriptor &memory, const Memory &kind, Metadata *&out)
 {
-    auto region = std::make_shared<Region>();
+    auto region       = std::make_shared<Region>();
+    std::string doubt = memory_doubt(memory, kind);
 
-    if (kind != DRAM) {
-        complain(agent(), "memory of type " + std::to_string(kind) + " cannot be registered; host memory can");
-        return NOT_SUPPORTED;
+    if (!doubt.empty()) {
+        complain(agent(), doubt);
+        return kind == DRAM || kind == VRAM ? INVALID_PARAM : NOT_SUPPORTED;
     }
     region->address     = memory.address;
     region->length      = memory.length;

@@ -13,6 +13,9 @@
 
 namespace kvlane_nixl {
 
+/* VRAM where kvlane was built with CUDA */
+Memories memories();
+
 class Transport final : public Engine {
   public:
     explicit Transport(const InitParams &params);

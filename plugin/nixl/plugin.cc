@@ -27,11 +27,6 @@ const char *name()
     return "KVLANE";
 }
 
-Memories memories()
-{
-    return {DRAM};
-}
-
 } /* namespace */
 
 } /* namespace kvlane_nixl */

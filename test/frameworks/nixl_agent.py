@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import mmap
 import os
@@ -21,7 +22,7 @@ class Agent:
     """Starts the process; every method of Inside is one of this class. What raises there, raises NixlError here."""
 
     def __init__(self, name: str, size: int, params: dict[str, str] | None = None, env: dict[str, str] | None = None,
-                 backends: tuple[str, ...] = (BACKEND,), preload: str = ""):
+                 backends: tuple[str, ...] = (BACKEND,), preload: str = "", gpu: str = ""):
         self.pipe, theirs = Pipe()
         # LD_LIBRARY_PATH has stand-ins for CUDA's libraries, for those who import torch
         environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
@@ -34,7 +35,7 @@ class Agent:
         )
         theirs.close()
         self.name = name
-        self.pipe.send((name, size, params or {}, backends, preload))
+        self.pipe.send((name, size, params or {}, backends, preload, gpu))
 
     def start(self) -> None:
         """It is there when this returns."""
@@ -118,22 +119,28 @@ def bytes_of(seed: int, length: int) -> Any:
 
 
 class Inside:
-    def __init__(self, name: str, size: int, params: dict[str, str], backends: tuple[str, ...], preload: str):
+    def __init__(self, name: str, size: int, params: dict[str, str], backends: tuple[str, ...], preload: str,
+                 gpu: str):
         import numpy
         import nixl_cu12 as nixl
 
         if preload:
-            import ctypes
-
             self.preloaded = ctypes.CDLL(preload, mode=ctypes.RTLD_GLOBAL)
         logging.disable(logging.INFO)
-        self.pages = mmap.mmap(-1, size)
-        self.memory = numpy.frombuffer(self.pages, dtype=numpy.uint8)
-        self.address = self.memory.ctypes.data
+        self.gpu, self.kind = None, "DRAM"
+        if gpu:
+            from nixl_gpu import Gpu
+
+            self.gpu, self.kind = Gpu(gpu, size), "VRAM"
+            self.address = self.gpu.address
+        else:
+            self.pages = mmap.mmap(-1, size)
+            self.memory = numpy.frombuffer(self.pages, dtype=numpy.uint8)
+            self.address = self.memory.ctypes.data
         self.agent = nixl.nixl_agent(name, nixl.nixl_agent_config(enable_prog_thread=False, backends=[]))
         for backend in backends:
             self.agent.create_backend(backend, params if backend == BACKEND else {})
-        self.registered = self.agent.register_memory([(self.address, size, 0, "")], "DRAM")
+        self.registered = self.agent.register_memory([(self.address, size, 0, "")], self.kind)
         self.handles: dict[int, Any] = {}
         self.waiting: list[tuple[str, bytes]] = []
         self.pipe: Connection
@@ -160,43 +167,56 @@ class Inside:
     def files(self) -> int:
         return len(os.listdir("/proc/self/fd"))
 
+    def register_pages(self, kind: str, device: int) -> None:
+        """Host memory, under that name."""
+        self.pages = mmap.mmap(-1, 4096)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
+        self.agent.register_memory([(address, 4096, device, "")], kind, backends=[BACKEND])
+
+    def register_own(self, kind: str, device: int) -> None:
+        self.agent.register_memory([(self.address, 4096, device, "")], kind, backends=[BACKEND])
+
     def deregister(self) -> None:
         self.agent.deregister_memory(self.registered)
 
     # memory
 
     def fill(self, seed: int, offset: int, length: int) -> None:
-        self.memory[offset:offset + length] = bytes_of(seed, length)
+        if self.gpu:
+            self.gpu.write(offset, bytes_of(seed, length).tobytes())
+        else:
+            self.memory[offset:offset + length] = bytes_of(seed, length)
 
     def set(self, value: int, offset: int, length: int) -> None:
         self.memory[offset:offset + length] = value
 
     def read(self, offset: int, length: int) -> bytes:
-        return self.memory[offset:offset + length].tobytes()
+        return self.gpu.read(offset, length) if self.gpu else self.memory[offset:offset + length].tobytes()
 
     def is_filled(self, seed: int, offset: int, length: int) -> bool:
-        return bool((self.memory[offset:offset + length] == bytes_of(seed, length)).all())
+        return self.read(offset, length) == bytes_of(seed, length).tobytes()
 
     def count(self, value: int, offset: int, length: int) -> int:
         return int((self.memory[offset:offset + length] == value).sum())
 
     # requests
 
-    def make(self, op: str, peer: str, base: int, blocks: list[tuple[int, int, int]], prepped: bool = False) -> int:
-        """Blocks: offset here, offset there, bytes."""
+    def make(self, op: str, peer: str, base: int, blocks: list[tuple[int, int, int]], prepped: bool = False,
+             there_is: str = "") -> int:
+        """Blocks: offset here, offset there, bytes. `there_is`: kind of the memory there, if not of ours."""
         import numpy
 
         here = numpy.array([(self.address + a, n, 0) for a, _, n in blocks], dtype=numpy.uint64)
         there = numpy.array([(base + b, n, 0) for _, b, n in blocks], dtype=numpy.uint64)
         if prepped:
             index = numpy.arange(len(blocks), dtype=numpy.int32)
-            local = self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", here, "DRAM", backends=[BACKEND])
-            remote = self.agent.prep_xfer_dlist(peer, there, "DRAM", backends=[BACKEND])
+            local = self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", here, self.kind, backends=[BACKEND])
+            remote = self.agent.prep_xfer_dlist(peer, there, there_is or self.kind, backends=[BACKEND])
             handle = self.agent.make_prepped_xfer(op, local, index, remote, index, backends=[BACKEND])
         else:
             handle = self.agent.initialize_xfer(
-                op, self.agent.get_xfer_descs(here, "DRAM"), self.agent.get_xfer_descs(there, "DRAM"), peer,
-                backends=[BACKEND],
+                op, self.agent.get_xfer_descs(here, self.kind), self.agent.get_xfer_descs(there, there_is or self.kind),
+                peer, backends=[BACKEND],
             )
         number = len(self.handles)
         self.handles[number] = handle

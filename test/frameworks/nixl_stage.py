@@ -13,6 +13,7 @@ from nixl_agent import Agent, NixlError
 
 SRC = Path(os.environ["KVL_SRC"])
 BUILD = Path(os.environ["KVL_BUILD"])
+FAKE_GPU = BUILD / ".libs" / "libfakecuda.so"
 PLUGIN = BUILD / ".libs" / "libplugin_KVLANE.so"
 MIB = 1 << 20
 

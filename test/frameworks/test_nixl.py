@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nixl_slots
 from nixl_agent import NixlError
-from nixl_stage import MIB, PLUGIN, Stage, plugins_tool, site_packages, their_plugins
+from nixl_stage import FAKE_GPU, MIB, PLUGIN, Stage, plugins_tool, site_packages, their_plugins
 
 RAILS = ("tcp", "auto")  # auto: shared memory, as both are on this host
 
@@ -172,13 +172,59 @@ class Options(Stage):
         agent = self.agent("here", env={"KVLANE_DEPTH": "3", "KVLANE_NIXL_ADDRESS": "127.0.0.1"})
         shown = agent.plugin_params()
         self.assertEqual((shown["depth"], shown["address"]), ("3", "127.0.0.1"))
-        self.assertEqual(agent.plugin_mems(), ["DRAM_SEG"])
+        self.assertEqual(agent.plugin_mems(), ["DRAM_SEG", "VRAM_SEG"] if FAKE_GPU.exists() else ["DRAM_SEG"])
         # what NIXL shows may be handed back as it is
         other = self.agent("there", params={**shown, "rails": "tcp", "KVLANE_QUIESCE": "10ms"})
         other.fill(7, 0, MIB)
         other.add(agent.metadata())
         self.assertEqual(other.move("WRITE", "here", agent.base(), [(0, 0, MIB)]), "DONE")
         self.assertTrue(agent.is_filled(7, 0, MIB))
+
+
+@unittest.skipUnless(FAKE_GPU.exists(), "built without CUDA")
+class DeviceMemory(Stage):
+    """Of a driver without a GPU: the CPU cannot touch it."""
+
+    def test_blocks_arrive_both_ways(self) -> None:
+        count, length = 300, 4296
+        order = list(range(count))
+        random.Random(5).shuffle(order)
+        blocks = [(i * length, order[i] * length, length) for i in range(count)]
+        for rails in RAILS:
+            for gpu_here, gpu_there in ((True, True), (True, False), (False, True)):
+                with self.subTest(rails=rails, gpu_here=gpu_here, gpu_there=gpu_there):
+                    here, there = (
+                        self.agent(name, params={"rails": rails}, env={"KVLANE_CUDA_LIBRARY": str(FAKE_GPU)},
+                                   gpu=str(FAKE_GPU) if gpu else "")
+                        for name, gpu in (("here", gpu_here), ("there", gpu_there))
+                    )
+                    here.add(there.metadata())
+                    here.fill(1, 0, count * length)
+                    there.fill(2, 0, count * length)
+                    kind = "VRAM" if gpu_there else "DRAM"
+                    self.assertEqual(here.move("WRITE", "there", there.base(), blocks, False, kind), "DONE")
+                    sent = here.read(0, count * length)
+                    got = there.read(0, count * length)
+                    for a, b, n in blocks:
+                        self.assertEqual(got[b:b + n], sent[a:a + n])
+                    there.fill(3, 0, count * length)
+                    self.assertEqual(here.move("READ", "there", there.base(), blocks, True, kind), "DONE")
+                    sent = there.read(0, count * length)
+                    got = here.read(0, count * length)
+                    for a, b, n in blocks:
+                        self.assertEqual(got[a:a + n], sent[b:b + n])
+                    here.end()
+                    there.end()
+
+    def test_what_is_no_device_memory_is_refused_and_named(self) -> None:
+        agent = self.agent("here", env={"KVLANE_CUDA_LIBRARY": str(FAKE_GPU)}, gpu=str(FAKE_GPU))
+        with self.assertRaises(NixlError):
+            agent.register_pages("VRAM", 0)
+        with self.assertRaises(NixlError):
+            agent.register_own("VRAM", 1)
+        said = agent.end()
+        self.assertIn("registered as VRAM, but host memory: register it as DRAM", said)
+        self.assertIn("registered as memory of GPU 1, but of GPU 0", said)
 
 
 class Company(Stage):

@@ -37,7 +37,7 @@ enum Status : int {
     CANCELED          = -11
 };
 
-enum Memory : int { DRAM = 0, VRAM = 1 };
+enum Memory : int { DRAM = 0, VRAM = 1, OBJECT = 3 };
 enum Operation : int { READ = 0, WRITE = 1 };
 enum CostMethod : int { COST_UNKNOWN = 1 };
 

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
 #include "nixl/engine.h"
+#include "nixl/address.h"
 
 #include <cstring>
-#include <unistd.h>
 
 namespace kvlane_nixl {
 
 namespace {
-
-constexpr int BUSY_ROUNDS   = 5000;
-constexpr useconds_t BUSY_US = 1000;
 
 void on_note(const char *, const void *frame, size_t length, void *notes)
 {
@@ -52,21 +45,22 @@ void Transport::start()
 {
     kvl_engine_params_t params = {};
     char address[128];
-    std::string why;
+    std::string listen, why;
 
     if (agent().size() > AGENT_NAME_MAX) {
         complain(agent().substr(0, 32) + "...", "an agent's name has at most " +
                                                     std::to_string(AGENT_NAME_MAX) + " bytes");
         return fail();
     }
-    if (!configure(options(), configuration_, why)) {
+    if (!configure(options(), own_option, configuration_, why) ||
+        !listen_address(configuration_.own, kvl_config_get(configuration_.settings.get(), "KVLANE_RAILS"), listen, why)) {
         complain(agent(), why);
         return fail();
     }
     params.config  = configuration_.settings.get();
-    params.address = configuration_.listen.c_str();
+    params.address = listen.c_str();
     if (kvl_engine_create(&params, &engine_) != KVL_OK ||
-        kvl_listen(engine_, configuration_.listen.c_str(), on_note, &notes_, &listener_) != KVL_OK ||
+        kvl_listen(engine_, listen.c_str(), on_note, &notes_, &listener_) != KVL_OK ||
         kvl_listener_address(listener_, address, sizeof(address)) != KVL_OK) {
         complain(agent(), kvl_error_text());
         return fail();
@@ -87,91 +81,34 @@ Transport::~Transport()
 
 /* ---- memory ---- */
 
-Memories memories()
-{
-#ifdef KVL_HAVE_CUDA
-    return {DRAM, VRAM};
-#else
-    return {DRAM};
-#endif
-}
-
 Memories Transport::getSupportedMems() const
 {
     return memories();
 }
 
-/* Is it what it is said to be? Host memory needs no proof: kvlane moves a GPU's memory under that name, too. */
-static std::string memory_doubt(const BlobDescriptor &memory, Memory kind)
-{
-    kvl_memory_t found;
-
-    if (kind == DRAM) {
-        return "";
-    }
-    if (kind != VRAM) {
-        return "memory of type " + std::to_string(kind) + " cannot be registered; host memory (DRAM) and a GPU's (VRAM) can";
-    }
-    if (kvl_memory_query(reinterpret_cast<void *>(memory.address), memory.length, &found) != KVL_OK) {
-        return kvl_error_text();
-    }
-    if (found.kind == KVL_MEMORY_HOST) {
-        return "registered as VRAM, but host memory: register it as DRAM";
-    }
-    if (found.device != static_cast<int64_t>(memory.device)) {
-        return "registered as memory of GPU " + std::to_string(memory.device) + ", but of GPU " +
-               std::to_string(found.device);
-    }
-    return "";
-}
-
 Status Transport::registerMem(const BlobDescriptor &memory, const Memory &kind, Metadata *&out)
 {
-    auto region       = std::make_shared<Region>();
-    std::string doubt = memory_doubt(memory, kind);
+    std::shared_ptr<Region> region;
+    Status status = region_register(engine_, agent(), memory, kind, region);
 
-    if (!doubt.empty()) {
-        complain(agent(), doubt);
-        return kind == DRAM || kind == VRAM ? INVALID_PARAM : NOT_SUPPORTED;
-    }
-    region->address     = memory.address;
-    region->length      = memory.length;
-    kvl_status_t status = kvl_region_register(engine_, reinterpret_cast<void *>(memory.address),
-                                              memory.length, &region->handle);
-
-    if (status == KVL_OK && !region_export(*region)) {
-        status = KVL_ERR_LIMIT;
-        kvl_region_release(region->handle);
-    }
-    if (status != KVL_OK) {
+    if (status == SUCCESS && !region_export(*region)) {
         complain(agent(), kvl_error_text());
-        return status_of(status);
+        region_release(agent(), *region);
+        status = INVALID_PARAM;
     }
-    out = new LocalMemory(region);
-    return SUCCESS;
+    if (status == SUCCESS) {
+        out = new LocalMemory(region);
+    }
+    return status;
 }
 
-/* A peer may be reading or writing it at this moment: its operation ends soon, or is ended. NIXL's user
- * takes the memory back whatever is returned, so wait. */
 Status Transport::deregisterMem(Metadata *metadata)
 {
     LocalMemory *memory = static_cast<LocalMemory *>(metadata);
-    kvl_status_t status = KVL_OK;
-    int round;
+    Status status       = region_release(agent(), *memory->region);
 
-    memory->region->released = true;
-    for (round = 0; round < BUSY_ROUNDS; round++) {
-        status = kvl_region_release(memory->region->handle);
-        if (status != KVL_ERR_BUSY) {
-            break;
-        }
-        usleep(BUSY_US);
-    }
-    if (status != KVL_OK) {
-        complain(agent(), std::string(kvl_error_text()) + "; it stays registered");
-    }
     delete memory;
-    return status_of(status);
+    return status;
 }
 
 Status Transport::getPublicData(const Metadata *metadata, std::string &out) const

@@ -13,11 +13,10 @@
 
 namespace kvlane_nixl {
 
-/* VRAM where kvlane was built with CUDA */
-Memories memories();
-
 class Transport final : public Engine {
   public:
+    static constexpr OwnOption own_option = {"address", "KVLANE_NIXL_ADDRESS"};
+
     explicit Transport(const InitParams &params);
     ~Transport() override;
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nixl/options.h"
 
-#include "nixl/address.h"
-
 #include <cstdlib>
 
 namespace kvlane_nixl {
@@ -20,12 +18,10 @@ const Known known[] = {
     {"timeout", "KVLANE_TIMEOUT"},   {"connect_timeout", "KVLANE_CONNECT_TIMEOUT"},
     {"quiesce", "KVLANE_QUIESCE"},
 };
-const char address_option[]   = "address";
-const char address_variable[] = "KVLANE_NIXL_ADDRESS";
 
-std::string known_names()
+std::string known_names(const OwnOption &own)
 {
-    std::string names = address_option;
+    std::string names = own.name;
 
     for (const Known &option : known) {
         names = names + ", " + option.name;
@@ -44,18 +40,17 @@ const char *setting_of(const std::string &name)
     return name.compare(0, 7, "KVLANE_") == 0 ? name.c_str() : nullptr;
 }
 
-std::string address_in_force()
+std::string own_in_force(const OwnOption &own)
 {
-    const char *value = getenv(address_variable);
+    const char *value = getenv(own.variable);
 
     return value ? value : "";
 }
 
 } /* namespace */
 
-bool configure(const Options &options, Configuration &out, std::string &why)
+bool configure(const Options &options, const OwnOption &own, Configuration &out, std::string &why)
 {
-    std::string address = address_in_force();
     kvl_config_t *config;
 
     if (kvl_config_create(&config) != KVL_OK) {
@@ -63,13 +58,14 @@ bool configure(const Options &options, Configuration &out, std::string &why)
         return false;
     }
     out.settings.reset(config);
+    out.own = own_in_force(own);
     for (const auto &[name, value] : options) {
         const char *setting = setting_of(name);
 
-        if (name == address_option || name == address_variable) {
-            address = value.empty() ? address : value;
+        if (name == own.name || name == own.variable) {
+            out.own = value.empty() ? out.own : value;
         } else if (!setting) {
-            why = "unknown option " + name + "; known: " + known_names();
+            why = "unknown option " + name + "; known: " + known_names(own);
             return false;
         } else if (!value.empty() && kvl_config_set(config, setting, value.c_str()) != KVL_OK) {
             why = "option " + name + ": " + kvl_error_text();
@@ -81,10 +77,10 @@ bool configure(const Options &options, Configuration &out, std::string &why)
         why = kvl_error_text();
         return false;
     }
-    return listen_address(address, kvl_config_get(config, "KVLANE_RAILS"), out.listen, why);
+    return true;
 }
 
-Options options_in_force()
+Options options_in_force(const OwnOption &own)
 {
     kvl_config_t *config;
     Options shown;
@@ -98,7 +94,7 @@ Options options_in_force()
 
         shown[option.name] = value ? value : "";
     }
-    shown[address_option] = address_in_force();
+    shown[own.name] = own_in_force(own);
     kvl_config_destroy(config);
     return shown;
 }

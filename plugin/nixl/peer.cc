@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nixl/peer.h"
 
-#include <cstdio>
 #include <thread>
 
 namespace kvlane_nixl {
@@ -11,37 +10,6 @@ const char info_prefix[]        = "kvlane-nixl 1 "; /* the number changes when f
 constexpr auto REMEMBER_FAILURE = std::chrono::seconds(1);
 constexpr auto MOMENT           = std::chrono::milliseconds(200);
 } /* namespace */
-
-Status status_of(kvl_status_t status)
-{
-    switch (status) {
-    case KVL_OK:
-        return SUCCESS;
-    case KVL_INPROGRESS:
-        return IN_PROGRESS;
-    case KVL_ERR_PEER:
-    case KVL_ERR_UNREACHABLE:
-        return REMOTE_DISCONNECT;
-    case KVL_ERR_INVALID:
-    case KVL_ERR_RANGE:
-    case KVL_ERR_LIMIT:
-        return INVALID_PARAM;
-    case KVL_ERR_UNSUPPORTED:
-        return NOT_SUPPORTED;
-    case KVL_ERR_CANCELED:
-    case KVL_ERR_CLOSED:
-        return CANCELED;
-    case KVL_ERR_BUSY:
-        return NOT_ALLOWED;
-    default: /* time-outs too: NIXL has no code for them, and the peer may well be there */
-        return BACKEND;
-    }
-}
-
-void complain(const std::string &agent, const std::string &text)
-{
-    fprintf(stderr, "kvlane: nixl agent %s: %s\n", agent.c_str(), text.c_str());
-}
 
 std::string connection_info(const std::string &address)
 {

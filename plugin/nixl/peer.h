@@ -3,17 +3,13 @@
 #ifndef KVL_PLUGIN_NIXL_PEER_H
 #define KVL_PLUGIN_NIXL_PEER_H
 
-#include "nixl/abi.h"
+#include "nixl/memory.h"
 
 #include <kvlane/transport.h>
 
 #include <memory>
 
 namespace kvlane_nixl {
-
-Status status_of(kvl_status_t status);
-/* one line to stderr: NIXL passes on a number alone */
-void complain(const std::string &agent, const std::string &text);
 
 /* what an agent tells the others of itself: text, so that a person can read it */
 std::string connection_info(const std::string &address);
@@ -50,20 +46,6 @@ class Peer {
     bool closed_      = false;
     std::chrono::steady_clock::time_point failed_until_;
     kvl_status_t failed_ = KVL_OK;
-};
-
-/* registered here */
-struct Region {
-    kvl_region_t *handle;
-    uintptr_t address;
-    size_t length;
-    std::string exported; /* what others import */
-    bool released = false;
-};
-
-struct LocalMemory final : Metadata {
-    explicit LocalMemory(std::shared_ptr<Region> it) : Metadata(true), region(std::move(it)) {}
-    const std::shared_ptr<Region> region;
 };
 
 /* registered at the peer. Requests hold it too, since NIXL may unload it under them: then it is only

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nixl/engine.h"
+#include "nixl/work.h"
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdlib>
 
 /* A request: prepared once, posted many times, one batch at a time. What NIXL hands in at the preparation
  * is turned into parts then, neighbours merged, so that a post costs no allocation here. It holds the
@@ -12,11 +12,6 @@
 namespace kvlane_nixl {
 
 namespace {
-
-/* how long a release may take; quiet comes KVLANE_QUIESCE (20 ms) after the cancel, unless the process
- * has no processor */
-constexpr int64_t RELEASE_MS = 2000;
-const char timeout_name[]    = "timeout_ms=";
 
 template <class Held> void hold(std::vector<std::shared_ptr<Held>> &list, const std::shared_ptr<Held> &it)
 {
@@ -27,21 +22,19 @@ template <class Held> void hold(std::vector<std::shared_ptr<Held>> &list, const 
 
 } /* namespace */
 
-struct Transfer final : Request {
+struct Transfer final : Work {
+    explicit Transfer(const std::string &name) : Work(name) {}
+
     std::shared_ptr<Peer> peer;
     kvl_transfer_op_t op = KVL_TRANSFER_PUT;
     std::vector<kvl_part_t> parts;
     std::vector<std::shared_ptr<Region>> regions;
     std::vector<std::shared_ptr<Import>> imports;
-    std::string frame;            /* of the notification */
-    kvl_batch_t *batch = nullptr; /* of the last post */
-    bool told          = false;   /* its failure */
+    std::string frame; /* of the notification */
 
-    ~Transfer() override { kvl_batch_release(batch); }
     Status add(const MetaDescriptor &local, const MetaDescriptor &remote);
     void push(const kvl_part_t &part);
     bool is_whole() const;
-    Status look();
 };
 
 void Transfer::push(const kvl_part_t &part)
@@ -96,22 +89,11 @@ bool Transfer::is_whole() const
            std::none_of(imports.begin(), imports.end(), [](const auto &it) { return it->unloaded; });
 }
 
-Status Transfer::look()
-{
-    kvl_status_t status = kvl_batch_test(batch);
-
-    if (status < 0 && status != KVL_ERR_CANCELED && status != KVL_ERR_CLOSED && !told) {
-        told = true;
-        complain(peer->name(), kvl_batch_cause(batch));
-    }
-    return status_of(status);
-}
-
 Status Transport::prepXfer(const Operation &operation, const List<MetaDescriptor> &local,
                            const List<MetaDescriptor> &remote, const std::string &name, Request *&request,
                            const PostOptions *) const
 {
-    auto transfer = std::make_unique<Transfer>();
+    auto transfer = std::make_unique<Transfer>(name);
     size_t count  = local.items().size();
     Status status;
 
@@ -139,37 +121,16 @@ Status Transport::prepXfer(const Operation &operation, const List<MetaDescriptor
     return status;
 }
 
-/* "timeout_ms=N", the one thing that a post may say of its own; "" and 0 without it */
-static bool custom_timeout(const PostOptions *options, int64_t *timeout_ms_p)
-{
-    const size_t skip = sizeof(timeout_name) - 1;
-    char *end         = nullptr;
-
-    *timeout_ms_p = 0;
-    if (!options || options->custom.empty()) {
-        return true;
-    }
-    if (options->custom.compare(0, skip, timeout_name) == 0) {
-        *timeout_ms_p = strtoll(options->custom.c_str() + skip, &end, 10);
-    }
-    return end && !*end && *timeout_ms_p > 0;
-}
-
 Status Transport::postXfer(const Operation &, const List<MetaDescriptor> &, const List<MetaDescriptor> &,
                            const std::string &name, Request *&request, const PostOptions *options) const
 {
     Transfer *transfer        = static_cast<Transfer *>(request);
     kvl_batch_params_t params = {};
     kvl_transfer_t what       = {};
-    kvl_status_t status;
+    Status status             = transfer->begin(options, &params);
 
-    if (transfer->batch && kvl_batch_release(transfer->batch) != KVL_OK) {
-        return NOT_ALLOWED;
-    }
-    transfer->batch = nullptr;
-    if (!custom_timeout(options, &params.timeout_ms)) {
-        complain(name, "a post with the option \"" + options->custom + "\"; known: timeout_ms=N");
-        return INVALID_PARAM;
+    if (status != SUCCESS) {
+        return status;
     }
     if (transfer->peer->closed() || !transfer->is_whole()) {
         complain(name, "a request whose memory or agent was taken away since it was made: make a new one");
@@ -187,40 +148,23 @@ Status Transport::postXfer(const Operation &, const List<MetaDescriptor> &, cons
     if (!what.part_count && !what.has_notification) {
         return SUCCESS;
     }
-    transfer->told = false;
-    status = kvl_transfer_submit(transfer->peer->handle(), &what, &params, &transfer->batch);
-    if (status != KVL_INPROGRESS) {
-        transfer->batch = nullptr;
-        complain(name, kvl_error_text());
-    }
-    return status_of(status);
+    return transfer->submitted(kvl_transfer_submit(transfer->peer->handle(), &what, &params, transfer->batch()));
 }
 
 Status Transport::checkXfer(Request *request) const
 {
-    Transfer *transfer = static_cast<Transfer *>(request);
-    Status status      = transfer->batch ? transfer->look() : SUCCESS;
-
-    if (status == IN_PROGRESS && kvl_engine_progress(engine_)) {
-        status = transfer->look();
-    }
-    return status;
+    return static_cast<Transfer *>(request)->look(engine_);
 }
 
-/* After SUCCESS nothing of it touches any memory, here or there. */
 Status Transport::releaseReqH(Request *request) const
 {
     Transfer *transfer = static_cast<Transfer *>(request);
+    Status status      = transfer->end();
 
-    if (transfer->batch && kvl_batch_test(transfer->batch) == KVL_INPROGRESS) {
-        kvl_batch_cancel(transfer->batch);
-        if (kvl_batch_wait(transfer->batch, RELEASE_MS) == KVL_INPROGRESS) {
-            complain(transfer->peer->name(), "a canceled request is still under way: release it again");
-            return BACKEND;
-        }
+    if (status == SUCCESS) {
+        delete transfer;
     }
-    delete transfer;
-    return SUCCESS;
+    return status;
 }
 
 /* ---- notifications ---- */

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 BACKEND = os.environ.get("NIXL_TEST_BACKEND", "KVLANE")
+STORE = "KVLANEKV"
 
 
 class Agent:
@@ -137,9 +138,10 @@ class Inside:
             self.pages = mmap.mmap(-1, size)
             self.memory = numpy.frombuffer(self.pages, dtype=numpy.uint8)
             self.address = self.memory.ctypes.data
+        self.name = name
         self.agent = nixl.nixl_agent(name, nixl.nixl_agent_config(enable_prog_thread=False, backends=[]))
         for backend in backends:
-            self.agent.create_backend(backend, params if backend == BACKEND else {})
+            self.agent.create_backend(backend, params if backend in (BACKEND, STORE) else {})
         self.registered = self.agent.register_memory([(self.address, size, 0, "")], self.kind)
         self.handles: dict[int, Any] = {}
         self.waiting: list[tuple[str, bytes]] = []
@@ -245,6 +247,37 @@ class Inside:
 
     def release(self, number: int) -> None:
         self.agent.release_xfer_handle(self.handles[number])
+
+    # objects of a store
+
+    def move_objects(self, op: str, blocks: list[tuple[str, int, int, int]]) -> str:
+        """Blocks: key, offset here, offset in the object, bytes. A key that is a number is the object's device."""
+        sizes: dict[str, int] = {}
+        for key, _, there, length in blocks:
+            sizes[key] = max(sizes.get(key, 0), there + length)
+        numbers = {key: int(key) if key.isdigit() else 1000 + i for i, key in enumerate(sizes)}
+        objects = self.agent.register_memory(
+            [(0, size, numbers[key], "" if key.isdigit() else key) for key, size in sizes.items()], "OBJ", backends=[STORE]
+        )
+        try:
+            handle = self.agent.initialize_xfer(
+                op,
+                self.agent.get_xfer_descs([(self.address + here, n, 0) for _, here, _, n in blocks], self.kind),
+                self.agent.get_xfer_descs([(there, n, numbers[key]) for key, _, there, n in blocks], "OBJ"),
+                self.name, backends=[STORE],
+            )
+            number = len(self.handles)
+            self.handles[number] = handle
+            state = self.agent.transfer(handle)
+            state = self.wait(number) if state == "PROC" else state
+            self.release(number)
+        finally:
+            self.agent.deregister_memory(objects, backends=[STORE])
+        return state
+
+    def objects_there(self, keys: list[str]) -> list[bool]:
+        found = self.agent.query_memory([(0, 0, 0, key) for key in keys], STORE, "OBJ")
+        return [it is not None for it in found]
 
     # for test/perf/nixl_compare
 

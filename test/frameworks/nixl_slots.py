@@ -58,21 +58,25 @@ def demangled(names: list[str]) -> list[str]:
     return tool("c++filt", text="\n".join(names)).splitlines()
 
 
-def slots(path: str, class_name: str) -> list[str]:
-    """ "function(arguments) const" of each virtual function, without the class it comes from"""
+def slots(path: str, class_name: str) -> list[set[str]]:
+    """ "function(arguments) const" of each virtual function, without the class it comes from; several names where the
+    compiler made one of functions that do the same"""
     defined = symbols(path)
     tables = [s for s, name in zip(defined, demangled([s[3] for s in defined])) if name == f"vtable for {class_name}"]
     if not tables:
         raise SystemExit(f"{path} has no class {class_name}")
     _, at, size, _ = tables[0]
-    functions = {address: name for kind, address, _, name in defined if kind == "FUNC"}
+    functions: dict[int, list[str]] = {}
+    for kind, address, _, name in defined:
+        if kind == "FUNC":
+            functions.setdefault(address, []).append(name)
     moved = relocations(path)
     pointer = struct.calcsize("P")
     names = []
     for place in range(at + 2 * pointer, at + size, pointer):
         address, name = moved[place]
-        names.append(name or functions[address])
-    return [plain(name) for name in demangled(names)]
+        names.append([name] if name else functions[address])
+    return [{plain(name) for name in demangled(same)} for same in names]
 
 
 def plain(name: str) -> str:
@@ -84,4 +88,4 @@ def plain(name: str) -> str:
 
 if __name__ == "__main__":
     for number, slot in enumerate(slots(*sys.argv[1:])):
-        print(f"{number:3} {slot}")
+        print(f"{number:3} {' or '.join(sorted(slot))}")

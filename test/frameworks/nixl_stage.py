@@ -15,6 +15,7 @@ SRC = Path(os.environ["KVL_SRC"])
 BUILD = Path(os.environ["KVL_BUILD"])
 FAKE_GPU = BUILD / ".libs" / "libfakecuda.so"
 PLUGIN = BUILD / ".libs" / "libplugin_KVLANE.so"
+STORE_PLUGIN = PLUGIN.with_name("libplugin_KVLANEKV.so")
 MIB = 1 << 20
 
 _folder = tempfile.TemporaryDirectory()

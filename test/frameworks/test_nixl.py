@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nixl_slots
 from nixl_agent import NixlError
-from nixl_stage import FAKE_GPU, MIB, PLUGIN, Stage, plugins_tool, site_packages, their_plugins
+from nixl_stage import FAKE_GPU, MIB, PLUGIN, STORE_PLUGIN, Stage, plugins_tool, site_packages, their_plugins
 
 RAILS = ("tcp", "auto")  # auto: shared memory, as both are on this host
 
@@ -20,20 +20,33 @@ class Binary(unittest.TestCase):
     def test_its_virtual_functions_are_those_of_a_plugin_that_came_with_nixl(self) -> None:
         theirs = nixl_slots.slots(str(their_plugins() / "libplugin_POSIX.so"), "nixlPosixEngine")
         self.assertEqual(len(theirs), 27)
-        self.assertEqual(nixl_slots.slots(str(PLUGIN), "kvlane_nixl::Transport"), theirs)
+        for plugin, name in ((PLUGIN, "Transport"), (STORE_PLUGIN, "Store")):
+            ours = nixl_slots.slots(str(plugin), f"kvlane_nixl::{name}")
+            self.assertEqual(len(ours), len(theirs))
+            for number, (here, there) in enumerate(zip(ours, theirs)):
+                self.assertTrue(here & there, f"{name}, slot {number}: {here}, theirs {there}")
 
 
 class Tool(Stage):
     def test_a_link_beside_nixls_own_is_made_shown_and_removed(self) -> None:
-        place = their_plugins() / PLUGIN.name
-        self.addCleanup(lambda: place.is_symlink() and place.unlink())
+        def unlink(place: Path) -> None:
+            if place.is_symlink():
+                place.unlink()
+
+        places = [(their_plugins() / plugin.name, plugin) for plugin in (PLUGIN, STORE_PLUGIN)]
+        for place, _ in places:
+            self.addCleanup(unlink, place)
         done = plugins_tool("--plugin", str(PLUGIN))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn(str(place), done.stdout)
-        self.assertEqual(place.resolve(), PLUGIN.resolve())
-        self.assertIn(f"linked: {PLUGIN.resolve()}", plugins_tool("--plugin", str(PLUGIN), "--show").stdout)
-        self.assertIn(f"removed {place}", plugins_tool("--remove").stdout)
-        self.assertFalse(place.is_symlink())
+        shown = plugins_tool("--plugin", str(PLUGIN), "--show").stdout
+        for place, plugin in places:
+            self.assertIn(str(place), done.stdout)
+            self.assertEqual(place.resolve(), plugin.resolve())
+            self.assertIn(f"linked: {plugin.resolve()}", shown)
+        removed = plugins_tool("--remove").stdout
+        for place, _ in places:
+            self.assertIn(f"removed {place}", removed)
+            self.assertFalse(place.is_symlink())
 
     def test_what_is_wrong_is_named(self) -> None:
         for arguments, text in ((("--plugin", "/nowhere/x.so"), "no libplugin_KVLANE.so in /nowhere"),

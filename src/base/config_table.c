@@ -79,8 +79,8 @@ const kvl_row_t kvl_rows[KVL_ROWS] = {
      "NUMA node that memory is allocated on, where it has room: a number; auto: that of the process's CPUs or "
      "else of the rails, if it is one; off: as the system likes."},
     {"KVLANE_GPUDIRECT", KVL_ROW_CHOICE, "auto", 0, 0, gpudirect_choices, FIELD(gpudirect),
-     "Device memory: straight to and from the rails whose self-test with it passes, where UCX can (auto), or always "
-     "through host memory (off)."},
+     "Device memory: straight to and from the rails whose self-test with it passes, where UCX can (auto: over RDMA, from "
+     "UCX 1.19 on, with 1.16 to 1.18 if KVLANE_UCX_PROTO_ENABLE=y), or always through host memory (off)."},
     {"KVLANE_STAGE_SIZE", KVL_ROW_BYTES, "64M", 2 * MIB, UINT64_C(1) << 40, NULL, FIELD(stage_bytes),
      "Host memory that device memory goes through, of an engine that has some registered."},
     {"KVLANE_CUDA_LIBRARY", KVL_ROW_TEXT, "", 0, 0, NULL, FIELD(cuda_library),

@@ -14,9 +14,8 @@
  * they lie, 94 packed. */
 #define PACK_RAILS (128u << 10)
 
-/* Pieces up to RANGE_BYTES travel several in one op, of at most RANGES_BYTES, wherever they go there. */
-#define RANGE_BYTES  (16u << 10)
-#define RANGES_BYTES (64u << 10)
+/* Pieces up to this size travel several in one op, of at most KVL_WIRE_RANGES_LENGTH, wherever they go there. */
+#define RANGE_BYTES (16u << 10)
 
 /* most bytes that an op at this remote offset may have */
 static uint64_t cut_limit(const kvl_move_t *move, kvl_mode_t mode, uint64_t chunk, uint64_t offset)
@@ -91,7 +90,7 @@ void kvl_cut_ranges(const kvl_move_t *move, kvl_cut_t *cut)
     for (; i < move->piece_count && i - move->piece < KVL_WIRE_RANGES_MAX; i++) {
         const kvl_piece_t *piece = &move->pieces[i];
 
-        if (piece->length > RANGE_BYTES || length + piece->length > RANGES_BYTES ||
+        if (piece->length > RANGE_BYTES || length + piece->length > KVL_WIRE_RANGES_LENGTH ||
             piece->length > kvl_mem_left(piece_mem(piece), piece->address)) {
             break;
         }

@@ -122,6 +122,10 @@ static void data_ranges_read(kvl_rbuf_t *r, kvl_data_head_t *m)
         kvl_rd_fault(r, "ranges", "too few, too many, or where there can be none");
         return;
     }
+    if (m->length > KVL_WIRE_RANGES_LENGTH) {
+        kvl_rd_fault(r, "ranges", "longer than an op with ranges may be");
+        return;
+    }
     m->range_bytes = kvl_rd_bytes(r, m->ranges * KVL_WIRE_RANGE_SIZE, "ranges");
     for (i = 0; m->range_bytes && i < m->ranges; i++) {
         kvl_wire_range_t range = kvl_get_data_range(m, i);

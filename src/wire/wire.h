@@ -324,6 +324,7 @@ kvl_status_t kvl_get_xfer_fin(kvl_rbuf_t *r, kvl_xfer_fin_t *m);
 #define KVL_DATA_HEAD_SIZE  56 /* without ranges */
 #define KVL_WIRE_RANGES_MAX 64
 #define KVL_WIRE_RANGE_SIZE 12
+#define KVL_WIRE_RANGES_LENGTH (64u << 10) /* most bytes of an op with ranges: the target packs its replies */
 #define KVL_DATA_HEAD_MAX   (KVL_DATA_HEAD_SIZE + KVL_WIRE_RANGES_MAX * KVL_WIRE_RANGE_SIZE)
 typedef struct {
     uint64_t offset; /* within the region */

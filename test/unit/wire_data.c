@@ -165,6 +165,22 @@ TEST(wire_data_ranges, are_refused_if_anything_about_them_is_wrong)
     check_fault(ranges_changed(0, KVL_AM_PUT, all + 1), "data head: body");
 }
 
+TEST(wire_data_ranges, are_not_for_long_ops)
+{
+    uint8_t out[56 + 24];
+    unsigned more;
+
+    for (more = 0; more < 2; more++) {
+        kvl_wire_range_t first = {0, 65536 - 100}, second = {1 << 20, 100 + more};
+        kvl_data_head_t m = {.kind = KVL_AM_GET, .scope = 1, .token = 1, .length = 65536 + more, .ranges = 2}, got;
+
+        kvl_put_data_head(out, &m);
+        kvl_put_data_range(out, 0, &first);
+        kvl_put_data_range(out, 1, &second);
+        CHECK_EQ(kvl_get_data_head(out, sizeof(out), &got), more ? KVL_ERR_PROTOCOL : KVL_OK);
+    }
+}
+
 /* clang-format off */
 static const uint8_t blob_bytes[] = {
     'K', 'V', 'L', 'R', 1,                          /* magic, version */

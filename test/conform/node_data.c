@@ -183,7 +183,7 @@ BOTH(node_put, throws_out_heads_that_contradict_themselves)
     unsigned i;
 
     scene_open(&scene, rails);
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
         raw_login(&scene.raw);
         raw_bind(&scene.raw, KVL_LANE_DATA);
         lease = raw_reserve(&scene.raw, "k", 5000).lease;
@@ -201,11 +201,15 @@ BOTH(node_put, throws_out_heads_that_contradict_themselves)
         case 3:
             head.offset = UINT64_MAX - 10; /* wraps */
             break;
-        default:
+        case 4:
             head.scope = 7;
             break;
+        default: /* asks for more than an op may have */
+            head.kind   = KVL_AM_GET;
+            head.length = (8 << 20) + 1;
+            break;
         }
-        raw_data(&scene.raw, KVL_LANE_DATA, &head, bytes, 100);
+        raw_data(&scene.raw, KVL_LANE_DATA, &head, bytes, head.kind == KVL_AM_PUT ? 100 : 0);
         is_thrown_out(&scene);
         scene_again(&scene);
     }

@@ -209,12 +209,8 @@ static kvl_status_t head_read(kvl_guest_t *guest, const kvl_am_t *am, kvl_data_h
     if (status != KVL_OK) {
         return status;
     }
-    if (head->kind != am->id || !head->length) {
+    if (head->kind != am->id || !head->length || head->length > guest->session->terms.chunk_bytes) {
         return kvl_error(KVL_ERR_PROTOCOL, "a data head whose kind or length is wrong");
-    }
-    if (head->length > guest->session->terms.chunk_bytes) { /* what a stage of it may cost */
-        return kvl_error(KVL_ERR_PROTOCOL, "an op of %llu bytes; at most %llu", (unsigned long long)head->length,
-                         (unsigned long long)guest->session->terms.chunk_bytes);
     }
     if (am->id == KVL_AM_PUT && head->length != am->length) {
         return kvl_error(KVL_ERR_PROTOCOL, "a put that announces %llu bytes and brings %zu",

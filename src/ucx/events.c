@@ -25,15 +25,17 @@
  *   (ucs_async_set_event_handler), the worker it came from forgets what it noted: UCX holds that worker then,
  *   and does not know the socket at any worker.
  * - A socket is closed (ucs_close_fd), and the kernel gives its number to the next. So the number stays with a
- *   file of no meaning until each worker was progressed once more. A process whose workers stand still has at
- *   most HELD_MAX numbers that wait, and leaves some files for others; what comes then is closed as ever. */
+ *   file of no meaning until its worker was progressed once more. A worker that stands still keeps HELD_MAX numbers
+ *   at most, and leaves some files for others; what comes then is closed as ever. */
 
 #define HELD_MAX   1024 /* more than are closed between two turns of a worker */
 #define FILES_LEFT 64   /* for others, before a number is kept */
+#define ASYNC_SPAN 4096 /* UCX's side of a worker lies in its ucp_worker, near the beginning (1.13 to 1.23) */
 
 typedef struct {
     int fd;
-    uint64_t at; /* which close it was */
+    uint64_t at;                /* which close it was */
+    const kvl_worker_t *worker; /* that may have an event of it; NULL: not known, so any */
 } held_t;
 
 typedef ucs_status_t (*set_handler_func_t)(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
@@ -101,6 +103,19 @@ static ucs_status_t set_handler(ucs_async_mode_t mode, int fd, ucs_event_set_typ
     return ((set_handler_func_t)set_import.theirs)(mode, fd, events, callback, arg, async);
 }
 
+/* under lock; NULL: it is not ours, or lies elsewhere in this UCX */
+static kvl_worker_t *worker_of(const ucs_async_context_t *async)
+{
+    for (kvl_list_t *node = workers.next; node != &workers; node = node->next) {
+        kvl_worker_t *worker = kvl_container(node, kvl_worker_t, peers);
+
+        if ((uintptr_t)async - (uintptr_t)worker->ucp < ASYNC_SPAN) {
+            return worker;
+        }
+    }
+    return NULL;
+}
+
 /* under lock: may the number be kept? */
 static bool number_holds(int fd)
 {
@@ -110,6 +125,7 @@ static bool number_holds(int fd)
 
 static void close_later(int *fd_p)
 {
+    ucs_async_context_t *owner;
     int fd = *fd_p;
 
     if (fd < 0) {
@@ -117,16 +133,16 @@ static void close_later(int *fd_p)
     }
     *fd_p = -1;
     pthread_mutex_lock(&lock);
-    (void)owner_change(fd, NULL);
-    if (number_holds(fd)) {
-        held[held_count++] = (held_t){fd, atomic_fetch_add(&closes, 1) + 1};
+    owner = owner_change(fd, NULL);
+    if (owner && number_holds(fd)) { /* what nobody watched has no events */
+        held[held_count++] = (held_t){fd, atomic_fetch_add(&closes, 1) + 1, worker_of(owner)};
     } else if (close(fd)) {
         kvl_debug("close of a socket: %m");
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* under lock: lets go of what every worker was progressed after */
+/* under lock: lets go of what its worker was progressed after, or every worker */
 static void numbers_release(void)
 {
     uint64_t seen = UINT64_MAX;
@@ -138,7 +154,7 @@ static void numbers_release(void)
         seen = worker->closes < seen ? worker->closes : seen;
     }
     for (i = 0; i < held_count; i++) {
-        if (held[i].at > seen) {
+        if (held[i].at > (held[i].worker ? held[i].worker->closes : seen)) {
             held[kept++] = held[i];
         } else {
             close(held[i].fd);
@@ -174,6 +190,8 @@ void kvl_events_watch(kvl_worker_t *worker)
 void kvl_events_unwatch(kvl_worker_t *worker)
 {
     pthread_mutex_lock(&lock);
+    worker->closes = UINT64_MAX; /* it has no events any more */
+    numbers_release();
     kvl_list_remove(&worker->peers);
     numbers_release();
     if (kvl_list_empty(&workers) && nothing >= 0) {

@@ -46,3 +46,24 @@ TEST(ucx_guards, bound_the_flushes_of_a_worker_that_are_under_way)
     }
     pair_close(&pair);
 }
+
+/* The number of a closed socket is kept for its own worker alone: one that stands still keeps no others'. */
+TEST(ucx_guards, keep_no_files_for_a_worker_that_stands_still)
+{
+    static pair_t still, busy;
+    int before = 0;
+    unsigned i;
+
+    REQUIRE(pair_open(&still, "tcp", NULL) == KVL_OK);
+    REQUIRE(pair_connect(&still, 1) == KVL_OK);
+    for (i = 0; i < 30; i++) {
+        REQUIRE(pair_open(&busy, "tcp", NULL) == KVL_OK);
+        REQUIRE(pair_connect(&busy, 4) == KVL_OK);
+        pair_close(&busy);
+        if (i == 5) {
+            before = pair_open_fds();
+        }
+    }
+    CHECK_MSG(pair_open_fds() <= before + 8, "%d files after 6 rounds, %d after 30", before, pair_open_fds());
+    pair_close(&still);
+}

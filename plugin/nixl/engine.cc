@@ -31,16 +31,6 @@ bool region_export(Region &region)
 
 } /* namespace */
 
-Transport::Transport(const InitParams &params) : Engine(params)
-{
-    try {
-        start();
-    } catch (const std::exception &e) {
-        complain(agent(), e.what());
-        fail();
-    }
-}
-
 void Transport::start()
 {
     kvl_engine_params_t params = {};
@@ -80,11 +70,6 @@ Transport::~Transport()
 }
 
 /* ---- memory ---- */
-
-Memories Transport::getSupportedMems() const
-{
-    return memories();
-}
 
 Status Transport::registerMem(const BlobDescriptor &memory, const Memory &kind, Metadata *&out)
 {

@@ -17,13 +17,17 @@ class Transport final : public Engine {
   public:
     static constexpr OwnOption own_option = {"address", "KVLANE_NIXL_ADDRESS"};
 
-    explicit Transport(const InitParams &params);
+    static const char *plugin_name() { return "KVLANE"; }
+    static Memories kinds() { return memories(); }
+
+    explicit Transport(const InitParams &params) : Engine(params) {}
+    void start();
     ~Transport() override;
 
     bool supportsRemote() const override { return true; }
     bool supportsLocal() const override { return true; }
     bool supportsNotif() const override { return true; }
-    Memories getSupportedMems() const override;
+    Memories getSupportedMems() const override { return kinds(); }
 
     Status registerMem(const BlobDescriptor &memory, const Memory &kind, Metadata *&out) override;
     Status deregisterMem(Metadata *metadata) override;
@@ -50,7 +54,6 @@ class Transport final : public Engine {
     Status genNotif(const std::string &agent, const std::string &message) const override;
 
   private:
-    void start();
     Status import(std::shared_ptr<Peer> peer, const std::string &exported, Metadata *&out) const;
     std::shared_ptr<Peer> find(const std::string &agent) const;
 

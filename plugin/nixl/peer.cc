@@ -112,6 +112,8 @@ Status Import::load()
         complain(peer_->name(), kvl_error_text());
     } else if (kvl_remote_length(remote_) != length_) {
         complain(peer_->name(), "its memory is not as long as it says");
+        kvl_remote_release(remote_);
+        remote_ = nullptr;
         return INVALID_PARAM;
     }
     return status_of(status);

@@ -11,17 +11,6 @@
 
 namespace kvlane_nixl {
 
-namespace {
-
-template <class Held> void hold(std::vector<std::shared_ptr<Held>> &list, const std::shared_ptr<Held> &it)
-{
-    if ((list.empty() || list.back() != it) && std::find(list.begin(), list.end(), it) == list.end()) {
-        list.push_back(it);
-    }
-}
-
-} /* namespace */
-
 struct Transfer final : Work {
     explicit Transfer(const std::string &name) : Work(name) {}
 

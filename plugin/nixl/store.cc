@@ -37,6 +37,7 @@ struct Access final : Work {
     std::vector<kvl_segment_t> segments;
     std::vector<kvl_item_t> items;
     std::vector<std::shared_ptr<Region>> regions;
+    size_t reached = 0; /* in the last object */
 
     Status add(const MetaDescriptor &local, const MetaDescriptor &object);
     void close();
@@ -47,12 +48,9 @@ Status Access::add(const MetaDescriptor &local, const MetaDescriptor &object)
     const std::string &key = static_cast<Object *>(object.metadata)->key;
     const auto &region     = static_cast<LocalMemory *>(local.metadata)->region;
     bool goes_on           = !keys.empty() && keys.back() == key && object.address != 0;
-    size_t end             = 0;
 
-    for (size_t i = goes_on ? segments.size() - items.back().segment_count : segments.size(); i < segments.size(); i++) {
-        end += segments[i].length;
-    }
-    if (local.length != object.length || !local.length || object.address != end) {
+    reached = goes_on ? reached : 0;
+    if (local.length != object.length || !local.length || object.address != reached) {
         complain(about(), "object " + key + ": " + std::to_string(local.length) + " bytes here, " +
                               std::to_string(object.length) + " at offset " + std::to_string(object.address) +
                               " there; an object is moved whole: equal lengths, in order, from offset 0");
@@ -64,9 +62,8 @@ Status Access::add(const MetaDescriptor &local, const MetaDescriptor &object)
     }
     items.back().segment_count++;
     segments.push_back({reinterpret_cast<void *>(local.address), local.length, region->handle});
-    if (regions.empty() || regions.back() != region) {
-        regions.push_back(region);
-    }
+    reached += local.length;
+    hold(regions, region);
     return SUCCESS;
 }
 
@@ -80,16 +77,6 @@ void Access::close()
         items[i].key_length = keys[i].size();
         items[i].segments   = next;
         next += items[i].segment_count;
-    }
-}
-
-Store::Store(const InitParams &params) : Engine(params)
-{
-    try {
-        start();
-    } catch (const std::exception &e) {
-        complain(agent(), e.what());
-        fail();
     }
 }
 

@@ -15,9 +15,11 @@ namespace kvlane_nixl {
 class Store final : public Engine {
   public:
     static constexpr OwnOption own_option = {"node", "KVLANE_NIXL_NODE"};
+    static const char *plugin_name() { return "KVLANEKV"; }
     static Memories kinds();
 
-    explicit Store(const InitParams &params);
+    explicit Store(const InitParams &params) : Engine(params) {}
+    void start();
     ~Store() override;
 
     bool supportsRemote() const override { return false; }
@@ -43,8 +45,6 @@ class Store final : public Engine {
     Status queryMem(const List<BlobDescriptor> &objects, QueryResults &out) const override;
 
   private:
-    void start();
-
     Configuration configuration_;
     kvl_engine_t *engine_ = nullptr;
     kvl_cache_t *cache_   = nullptr;

@@ -7,7 +7,18 @@
 
 #include <kvlane/engine.h>
 
+#include <algorithm>
+#include <memory>
+
 namespace kvlane_nixl {
+
+/* adds it to what a request holds, once */
+template <class Held> void hold(std::vector<std::shared_ptr<Held>> &list, const std::shared_ptr<Held> &it)
+{
+    if ((list.empty() || list.back() != it) && std::find(list.begin(), list.end(), it) == list.end()) {
+        list.push_back(it);
+    }
+}
 
 class Work : public Request {
   public:

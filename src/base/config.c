@@ -22,7 +22,7 @@ extern char **environ;
 
 /* read by tools and adapters from the environment: ours, but no settings of an engine */
 static const char *const foreign_names[] = {"KVLANE_LIBRARY", "KVLANE_AUTH", "KVLANE_TRACES",
-                                            "KVLANE_CACHE", "KVLANE_NIXL_ADDRESS"};
+                                            "KVLANE_CACHE", "KVLANE_NIXL_ADDRESS", "KVLANE_NIXL_NODE"};
 
 static bool has_prefix(const char *name, const char *prefix)
 {

@@ -39,7 +39,8 @@ kvl_status_t kvl_message_prepare(kvl_op_t *op, const kvl_cut_t *cut)
     return KVL_OK;
 }
 
-static void op_head(kvl_op_t *op)
+/* returns its length */
+static size_t op_head(kvl_op_t *op)
 {
     const kvl_move_t *move = op->move;
     kvl_data_head_t head   = {.kind       = move->dir == KVL_MOVE_PUT ? KVL_AM_PUT : KVL_AM_GET,
@@ -61,7 +62,7 @@ static void op_head(kvl_op_t *op)
 
         kvl_put_data_range(op->head, i, &range);
     }
-    op->head_length = KVL_DATA_HEAD_SIZE + op->ranges * KVL_WIRE_RANGE_SIZE;
+    return KVL_DATA_HEAD_SIZE + op->ranges * KVL_WIRE_RANGE_SIZE;
 }
 
 static void op_gather(kvl_op_t *op)
@@ -94,10 +95,8 @@ static void message_sent(kvl_req_t *req, kvl_status_t status)
 
 kvl_status_t kvl_message_post(kvl_op_t *op)
 {
-    kvl_am_send_t send = {.id = KVL_AM_GET, .header = op->head};
+    kvl_am_send_t send = {.id = KVL_AM_GET, .header = op->head, .header_length = op_head(op)};
 
-    op_head(op);
-    send.header_length = op->head_length;
     op->req.done = message_sent;
     if (op->move->dir == KVL_MOVE_GET) {
         op->waits |= KVL_OP_ASKED;

@@ -53,7 +53,6 @@ typedef struct {
     uint8_t *stage;         /* NULL: goes without */
     kvl_fence_t fence;
     uint8_t head[KVL_DATA_HEAD_MAX];
-    size_t head_length;
 } kvl_op_t;
 
 /* several rails (rails.c) */

@@ -25,8 +25,8 @@
  *   (ucs_async_set_event_handler), the worker it came from forgets what it noted: UCX holds that worker then,
  *   and does not know the socket at any worker.
  * - A socket is closed (ucs_close_fd), and the kernel gives its number to the next. So the number stays with a
- *   file of no meaning until its worker was progressed once more. A worker that stands still keeps HELD_MAX numbers
- *   at most, and leaves some files for others; what comes then is closed as ever. */
+ *   file of no meaning until its worker was progressed once more. At most HELD_MAX numbers wait, and some files are
+ *   left for others; what comes then is closed as ever, and so is what belongs to no worker of kvlane's. */
 
 #define HELD_MAX   1024 /* more than are closed between two turns of a worker */
 #define FILES_LEFT 64   /* for others, before a number is kept */
@@ -34,8 +34,8 @@
 
 typedef struct {
     int fd;
-    uint64_t at;                /* which close it was */
-    const kvl_worker_t *worker; /* that may have an event of it; NULL: not known, so any */
+    kvl_worker_t *worker; /* that may have an event of it */
+    uint64_t at;          /* which of that worker's it is */
 } held_t;
 
 typedef ucs_status_t (*set_handler_func_t)(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
@@ -58,7 +58,6 @@ static held_t held[HELD_MAX]; /* in order */
 static unsigned held_count;
 static kvl_list_t workers = {&workers, &workers}; /* kvl_worker_t by `peers' */
 static int nothing        = -1;                   /* the file that keeps a number; open while there are workers */
-static _Atomic uint64_t closes; /* atomic: read without the lock by each progress */
 
 /* Returns whose it was; NULL: nobody's. */
 static ucs_async_context_t *owner_change(int fd, ucs_async_context_t *async)
@@ -87,22 +86,6 @@ static ucs_async_context_t *owner_change(int fd, ucs_async_context_t *async)
     return before;
 }
 
-static ucs_status_t set_handler(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
-                                ucs_async_event_cb_t callback, void *arg, ucs_async_context_t *async)
-{
-    ucs_async_context_t *before = NULL;
-
-    if (fd >= 0) {
-        pthread_mutex_lock(&lock);
-        before = owner_change(fd, async);
-        pthread_mutex_unlock(&lock);
-    }
-    if (before && before != async) {
-        __ucs_async_poll_missed(before);
-    }
-    return ((set_handler_func_t)set_import.theirs)(mode, fd, events, callback, arg, async);
-}
-
 /* under lock; NULL: it is not ours, or lies elsewhere in this UCX */
 static kvl_worker_t *worker_of(const ucs_async_context_t *async)
 {
@@ -116,16 +99,35 @@ static kvl_worker_t *worker_of(const ucs_async_context_t *async)
     return NULL;
 }
 
-/* under lock: may the number be kept? */
-static bool number_holds(int fd)
+static ucs_status_t set_handler(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
+                                ucs_async_event_cb_t callback, void *arg, ucs_async_context_t *async)
 {
-    return held_count < HELD_MAX && nothing >= 0 && kvl_files_left(FILES_LEFT) &&
-           dup3(nothing, fd, O_CLOEXEC) == fd;
+    ucs_async_context_t *before = NULL;
+
+    if (fd >= 0) {
+        pthread_mutex_lock(&lock);
+        before = owner_change(fd, async);
+        before = worker_of(before) ? before : NULL; /* it lives */
+        pthread_mutex_unlock(&lock);
+    }
+    if (before && before != async) {
+        __ucs_async_poll_missed(before);
+    }
+    return ((set_handler_func_t)set_import.theirs)(mode, fd, events, callback, arg, async);
+}
+
+static bool number_keep(int fd, kvl_worker_t *worker)
+{
+    if (!worker || held_count == HELD_MAX || nothing < 0 || !kvl_files_left(FILES_LEFT) ||
+        dup3(nothing, fd, O_CLOEXEC) != fd) {
+        return false;
+    }
+    held[held_count++] = (held_t){fd, worker, atomic_fetch_add(&worker->closes, 1) + 1};
+    return true;
 }
 
 static void close_later(int *fd_p)
 {
-    ucs_async_context_t *owner;
     int fd = *fd_p;
 
     if (fd < 0) {
@@ -133,28 +135,19 @@ static void close_later(int *fd_p)
     }
     *fd_p = -1;
     pthread_mutex_lock(&lock);
-    owner = owner_change(fd, NULL);
-    if (owner && number_holds(fd)) { /* what nobody watched has no events */
-        held[held_count++] = (held_t){fd, atomic_fetch_add(&closes, 1) + 1, worker_of(owner)};
-    } else if (close(fd)) {
+    if (!number_keep(fd, worker_of(owner_change(fd, NULL))) && close(fd)) {
         kvl_debug("close of a socket: %m");
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* under lock: lets go of what its worker was progressed after, or every worker */
-static void numbers_release(void)
+/* under lock: lets go of the worker's numbers up to @a seen */
+static void numbers_release(const kvl_worker_t *worker, uint64_t seen)
 {
-    uint64_t seen = UINT64_MAX;
     unsigned i, kept = 0;
 
-    for (kvl_list_t *node = workers.next; node != &workers; node = node->next) {
-        const kvl_worker_t *worker = kvl_container(node, kvl_worker_t, peers);
-
-        seen = worker->closes < seen ? worker->closes : seen;
-    }
     for (i = 0; i < held_count; i++) {
-        if (held[i].at > (held[i].worker ? held[i].worker->closes : seen)) {
+        if (held[i].worker != worker || held[i].at > seen) {
             held[kept++] = held[i];
         } else {
             close(held[i].fd);
@@ -163,17 +156,22 @@ static void numbers_release(void)
     held_count = kept;
 }
 
-uint64_t kvl_events_closes(void)
-{
-    return atomic_load(&closes);
-}
-
 void kvl_events_seen(kvl_worker_t *worker, uint64_t seen)
 {
     pthread_mutex_lock(&lock);
-    worker->closes = seen;
-    numbers_release();
+    worker->seen = seen;
+    numbers_release(worker, seen);
     pthread_mutex_unlock(&lock);
+}
+
+unsigned kvl_ucx_events_held(void)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&lock);
+    count = held_count;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 void kvl_events_watch(kvl_worker_t *worker)
@@ -182,7 +180,6 @@ void kvl_events_watch(kvl_worker_t *worker)
     if (nothing < 0) {
         nothing = open("/", O_PATH | O_CLOEXEC);
     }
-    worker->closes = atomic_load(&closes);
     kvl_list_push_back(&workers, &worker->peers);
     pthread_mutex_unlock(&lock);
 }
@@ -190,10 +187,8 @@ void kvl_events_watch(kvl_worker_t *worker)
 void kvl_events_unwatch(kvl_worker_t *worker)
 {
     pthread_mutex_lock(&lock);
-    worker->closes = UINT64_MAX; /* it has no events any more */
-    numbers_release();
     kvl_list_remove(&worker->peers);
-    numbers_release();
+    numbers_release(worker, UINT64_MAX); /* it has no events any more */
     if (kvl_list_empty(&workers) && nothing >= 0) {
         close(nothing);
         nothing = -1;

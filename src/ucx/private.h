@@ -9,6 +9,7 @@
 #include "base/fault.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
 #include <ucp/api/ucp.h>
 
 /* Longest message that this folder takes from UCX text output; longer ones are cut. */
@@ -57,7 +58,8 @@ struct kvl_worker {
     kvl_list_t retired;                        /* listeners that accept nothing any more */
     kvl_list_t buckets[KVL_EP_BUCKETS];        /* eps by their ucp handle */
     kvl_list_t peers;                          /* all workers of the process; events.c has the lock */
-    uint64_t closes;                           /* that its last progress came after; by its own thread */
+    _Atomic uint64_t closes;                   /* of its sockets, whose numbers wait for it; events.c */
+    uint64_t seen;                             /* of these, by its last progress */
 };
 
 /* open: ops are accepted. draining: a graceful close waits for requests. flushing: ... for its
@@ -132,8 +134,7 @@ void kvl_ucx_listener_quiet(kvl_ucx_listener_t *listener);
 /* Between these two, numbers of sockets wait for the worker. */
 void kvl_events_watch(kvl_worker_t *worker);
 void kvl_events_unwatch(kvl_worker_t *worker);
-/* How many sockets were closed; and after a progress of the worker, how many there were before it. */
-uint64_t kvl_events_closes(void);
+/* It was progressed: of its sockets, @a seen had been closed before that. */
 void kvl_events_seen(kvl_worker_t *worker, uint64_t seen);
 
 /* ---- status.c ---- */

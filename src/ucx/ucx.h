@@ -66,6 +66,7 @@ bool kvl_ucx_sends_guarded(void); /* false: libucs could not be changed */
 /* From here on old events of a connection meet no other one (events.c). kvl_ucx_check() does it. */
 void kvl_ucx_events_guard(void);
 bool kvl_ucx_events_guarded(void); /* false: libuct could not be changed */
+unsigned kvl_ucx_events_held(void); /* numbers of closed sockets that are kept now */
 /* true if UCX_MEM_MMAP_HOOK_MODE=none: two starts at once cannot deadlock in UCX then. UCX reads it
  * when it is loaded, so tools set it and run themselves again. Thread: any. */
 bool kvl_ucx_hooks_quiet(void);

@@ -204,10 +204,10 @@ static unsigned worker_flush_waiting(kvl_worker_t *worker)
 
 unsigned kvl_worker_progress(kvl_worker_t *worker)
 {
-    uint64_t closes = kvl_events_closes();
+    uint64_t closes = atomic_load_explicit(&worker->closes, memory_order_acquire);
     unsigned count  = ucp_worker_progress(worker->ucp);
 
-    if (closes != worker->closes) {
+    if (closes != worker->seen) {
         kvl_events_seen(worker, closes);
     }
     if (!kvl_list_empty(&worker->waiting)) {

@@ -47,7 +47,32 @@ TEST(ucx_guards, bound_the_flushes_of_a_worker_that_are_under_way)
     pair_close(&pair);
 }
 
-/* The number of a closed socket is kept for its own worker alone: one that stands still keeps no others'. */
+/* By where UCX's side of a worker lies in it, which no header tells. */
+TEST(ucx_guards, keep_the_number_of_a_closed_socket_until_its_worker_was_progressed)
+{
+    pair_t pair;
+    unsigned i, most = 0;
+    waiter_t closed;
+    kvl_status_t status;
+
+    REQUIRE(pair_open(&pair, "tcp", NULL) == KVL_OK);
+    REQUIRE(pair_connect(&pair, 1) == KVL_OK);
+    CHECK_EQ(kvl_ucx_events_held(), 0);
+    waiter_init(&closed);
+    status = kvl_ep_close(pair.a[0], true, &closed.req);
+    for (i = 0; i < 1000; i++) { /* UCX does not close it at once */
+        most = kvl_ucx_events_held() > most ? kvl_ucx_events_held() : most;
+        pair_step(&pair);
+    }
+    CHECK_EQ(pair_wait(&pair, &closed, status), KVL_OK);
+    CHECK(most > 0);
+    CHECK_EQ(kvl_ucx_events_held(), 0);
+    kvl_ep_destroy(pair.a[0]);
+    pair.a[0] = NULL;
+    pair_close(&pair);
+}
+
+/* One that stands still keeps no others'. */
 TEST(ucx_guards, keep_no_files_for_a_worker_that_stands_still)
 {
     static pair_t still, busy;

@@ -93,6 +93,13 @@ class Objects(Stage):
                 self.assertEqual(state, "DONE")
                 self.assertEqual(here.objects_there(["page"]), [True])
 
+    def test_the_environment_names_the_node_too(self) -> None:
+        with Kvlaned() as node:
+            here = self.agent("here", env={"KVLANE_NIXL_NODE": node.address}, backends=(STORE, "KVLANE"))
+            here.fill(4, 0, PAGE)
+            self.assertEqual(here.move_objects("WRITE", [("page", 0, 0, PAGE)]), "DONE")
+            self.assertEqual(self.kvlane(node, "get", "page", "-"), here.read(0, PAGE))
+
     def test_without_a_node_it_says_what_to_set(self) -> None:
         self.assertIn("set KVLANE_NIXL_NODE", self.refused(backends=(STORE,)))
         self.assertIn("unknown option nodes; known: node, depth", self.refused(backends=(STORE,), params={"nodes": "x"}))

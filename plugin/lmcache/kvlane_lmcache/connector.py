@@ -47,6 +47,8 @@ class Pending(NamedTuple):
     sizes: list[int]
     asked: list[int]
     """Which of the names the batch is about."""
+    total: int
+    """Bytes that move."""
     batch: Batch
 
 
@@ -146,19 +148,20 @@ class KvlaneConnector:
     def _start(self, op: Op, names: list[bytes], views: Sequence[memoryview]) -> Pending | None:
         """None if there is nothing to ask the node for."""
         sizes = [view.nbytes for view in views]
+        total = sum(sizes)
         if op in (Op.PUT, Op.GET):
             items = [(name, self._place(view, op)) for name, view in zip(names, views, strict=True)]
             seconds = self._options.put_timeout if op == Op.PUT else self._options.get_timeout
             with self._lock:
-                before = sum(sum(pending.sizes) for pending in self._pending.values())
-            seconds *= max(1.0, (before + sum(sizes)) / _DEADLINE_BYTES)
-            return Pending(op, names, sizes, [*range(len(names))], self._cache.submit(op, items, seconds))
+                under_way = total + sum(pending.total for pending in self._pending.values())
+            seconds *= max(1.0, under_way / _DEADLINE_BYTES)
+            return Pending(op, names, sizes, [*range(len(names))], total, self._cache.submit(op, items, seconds))
         lost = set(names) - set(self._client.lost.without(names)) if op == Op.EXISTS else set()
         asked = [i for i, name in enumerate(names) if name not in lost]
         if not asked:
             return None
         batch = self._cache.submit(op, [names[i] for i in asked], self._options.exists_timeout)
-        return Pending(op, names, sizes, asked, batch)
+        return Pending(op, names, sizes, asked, total, batch)
 
     def _place(self, view: memoryview, op: Op) -> Any:
         """As a part of the arena, or else as it is: then it is registered for as long as the batch lives."""
@@ -180,7 +183,7 @@ class KvlaneConnector:
             pass
 
     def _completion(self, future: int, pending: Pending) -> Completion:
-        op, names, sizes, asked, batch = pending
+        op, names, sizes, asked, _, batch = pending
         try:
             why = self._client.settle(batch).error
             welcome = (Status.OK, Status.NOT_FOUND) if op == Op.REMOVE else (Status.OK,)  # gone is gone

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import nixl_slots
-from nixl_agent import NixlError
+from nixl_agent import Agent, NixlError
 from nixl_stage import FAKE_GPU, MIB, PLUGIN, STORE_PLUGIN, Stage, plugins_tool, site_packages, their_plugins
 
 RAILS = ("tcp", "auto")  # auto: shared memory, as both are on this host
@@ -65,28 +65,39 @@ class Tool(Stage):
         self.assertTrue(there.is_filled(1, 0, MIB))
 
 
-class Move(Stage):
+def scattered(count: int, length: int) -> list[tuple[int, int, int]]:
+    """Blocks that lie in a row here and in another order there."""
+    order = list(range(count))
+    random.Random(5).shuffle(order)
+    return [(i * length, order[i] * length, length) for i in range(count)]
+
+
+class Arrival(Stage):
+    def arrives(self, here: Agent, there: Agent, blocks: list[tuple[int, int, int]], prepped: bool, kind: str = "") -> None:
+        """Both ways, and nothing else is touched. `kind`: of the memory there, if not of ours."""
+        size = sum(length for _, _, length in blocks)
+        here.fill(1, 0, size)
+        there.fill(2, 0, 4 * MIB)
+        beyond = there.read(size, 4 * MIB - size)
+        self.assertEqual(here.move("WRITE", "there", there.base(), blocks, prepped, kind), "DONE")
+        sent, got = here.read(0, size), there.read(0, 4 * MIB)
+        for a, b, n in blocks:
+            self.assertEqual(got[b:b + n], sent[a:a + n])
+        self.assertEqual(got[size:], beyond)
+        there.fill(3, 0, size)
+        self.assertEqual(here.move("READ", "there", there.base(), blocks, prepped, kind), "DONE")
+        sent, got = there.read(0, size), here.read(0, size)
+        for a, b, n in blocks:
+            self.assertEqual(got[a:a + n], sent[b:b + n])
+
+
+class Move(Arrival):
     def test_scattered_blocks_arrive_both_ways(self) -> None:
-        count, length = 300, 4296
-        order = list(range(count))
-        random.Random(5).shuffle(order)
-        blocks = [(i * length, order[i] * length, length) for i in range(count)]
         for rails in RAILS:
             here, there = self.pair(env={"KVLANE_RAILS": rails})
             for prepped in (False, True):
                 with self.subTest(rails=rails, prepped=prepped):
-                    here.fill(1, 0, count * length)
-                    there.set(0, 0, 4 * MIB)
-                    self.assertEqual(here.move("WRITE", "there", there.base(), blocks, prepped), "DONE")
-                    sent, got = here.read(0, count * length), there.read(0, 4 * MIB)
-                    for a, b, n in blocks:
-                        self.assertEqual(got[b:b + n], sent[a:a + n])
-                    self.assertEqual(set(got[count * length:]), {0})
-                    there.fill(2, 0, count * length)
-                    self.assertEqual(here.move("READ", "there", there.base(), blocks, prepped), "DONE")
-                    sent, got = there.read(0, count * length), here.read(0, count * length)
-                    for a, b, n in blocks:
-                        self.assertEqual(got[a:a + n], sent[b:b + n])
+                    self.arrives(here, there, scattered(300, 4296), prepped)
 
     def test_a_request_is_posted_many_times(self) -> None:
         here, there = self.pair()
@@ -195,14 +206,10 @@ class Options(Stage):
 
 
 @unittest.skipUnless(FAKE_GPU.exists(), "built without CUDA")
-class DeviceMemory(Stage):
+class DeviceMemory(Arrival):
     """Of a driver without a GPU: the CPU cannot touch it."""
 
-    def test_blocks_arrive_both_ways(self) -> None:
-        count, length = 300, 4296
-        order = list(range(count))
-        random.Random(5).shuffle(order)
-        blocks = [(i * length, order[i] * length, length) for i in range(count)]
+    def test_scattered_blocks_arrive_both_ways(self) -> None:
         for rails in RAILS:
             for gpu_here, gpu_there in ((True, True), (True, False), (False, True)):
                 with self.subTest(rails=rails, gpu_here=gpu_here, gpu_there=gpu_there):
@@ -212,20 +219,7 @@ class DeviceMemory(Stage):
                         for name, gpu in (("here", gpu_here), ("there", gpu_there))
                     )
                     here.add(there.metadata())
-                    here.fill(1, 0, count * length)
-                    there.fill(2, 0, count * length)
-                    kind = "VRAM" if gpu_there else "DRAM"
-                    self.assertEqual(here.move("WRITE", "there", there.base(), blocks, False, kind), "DONE")
-                    sent = here.read(0, count * length)
-                    got = there.read(0, count * length)
-                    for a, b, n in blocks:
-                        self.assertEqual(got[b:b + n], sent[a:a + n])
-                    there.fill(3, 0, count * length)
-                    self.assertEqual(here.move("READ", "there", there.base(), blocks, True, kind), "DONE")
-                    sent = there.read(0, count * length)
-                    got = here.read(0, count * length)
-                    for a, b, n in blocks:
-                        self.assertEqual(got[a:a + n], sent[b:b + n])
+                    self.arrives(here, there, scattered(300, 4296), gpu_here, "VRAM" if gpu_there else "DRAM")
                     here.end()
                     there.end()
 

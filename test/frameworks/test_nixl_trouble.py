@@ -33,6 +33,16 @@ class Trouble(Stage):
         self.assertEqual(state, "DONE")
         self.assertEqual(there.notes(1), [("here", b"over")])
 
+    def nothing_moves_any_more(self, here: Agent, there: Agent, base: int) -> None:
+        """Of a request that is over, once the other agent, which was stopped, goes on; the last of a test."""
+        here.set(EE, 0, 63 * MIB)
+        there.go_on()
+        self.all_is_well(here, there, base)
+        self.assertEqual(there.count(EE, 0, 63 * MIB), 0)
+        self.assertEqual(here.count(EE, 0, 63 * MIB), 63 * MIB)
+        here.end()
+        there.end()
+
     def test_a_release_in_flight_is_quiet(self) -> None:
         for rails in ("tcp", "auto"):
             for op in ("WRITE", "READ"):
@@ -47,13 +57,7 @@ class Trouble(Stage):
                     started = time.monotonic()
                     here.release(number)
                     self.assertLess(time.monotonic() - started, 10)
-                    here.set(EE, 0, 63 * MIB)
-                    there.go_on()
-                    self.all_is_well(here, there, base)
-                    self.assertEqual(there.count(EE, 0, 63 * MIB), 0)
-                    self.assertEqual(here.count(EE, 0, 63 * MIB), 63 * MIB)
-                    here.end()
-                    there.end()
+                    self.nothing_moves_any_more(here, there, base)
 
     def test_an_agent_that_is_stopped_costs_the_deadline(self) -> None:
         for rails in ("tcp", "auto"):
@@ -66,13 +70,7 @@ class Trouble(Stage):
                     self.assertEqual(here.post(number), "PROC")
                     with self.assertRaisesRegex(NixlError, "Backend"):
                         here.wait(number, 30)
-                    here.set(EE, 0, 63 * MIB)
-                    there.go_on()
-                    self.all_is_well(here, there, base)
-                    self.assertEqual(there.count(EE, 0, 63 * MIB), 0)
-                    self.assertEqual(here.count(EE, 0, 63 * MIB), 63 * MIB)
-                    here.end()
-                    there.end()
+                    self.nothing_moves_any_more(here, there, base)
 
     def test_an_agent_that_is_killed_is_noticed_and_may_come_back(self) -> None:
         for rails in ("tcp", "auto"):

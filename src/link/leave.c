@@ -8,24 +8,18 @@
 
 /* How a session ends, so that its slots can be used again without a late byte (promise 5):
  *
- *   LEAVING   no more work for it; a peer that went away: PEER_PAUSE first, see below; then force-close
- *             all its endpoints (only here, never in a callback)
+ *   LEAVING   no more work for it; force-close all its endpoints (only here, never in a callback)
  *   CLOSING   wait for the close requests and for every op of the endpoints
  *   FLUSHING  flush the data and sg workers: completion of a forced close alone does not stop writes,
  *             a worker flush after it does; wait for receives under way
  *   closed()  quiet, or LIMBO: over shared memory a live client keeps a mapping that we can't revoke;
  *             quiet once its process is dead, or it told (BYE, or a retired session in a later HELLO)
  *
- * When a peer dies, the ends of all its connections come at once through UCX's own thread. An event for
- * an endpoint that is closed in that moment stays behind for the next owner of its file number, and if
- * that is another worker's, UCX before 1.18 aborts. So the endpoints stay until the burst is over.
- *
  * A flush covers a whole worker, so another client that hangs can hold it up, and some versions of UCX
  * never end it: after FLUSH_TIMEOUT the session goes to LIMBO and its slots wait. */
 
 #define FLUSH_TIMEOUT (5 * KVL_SECOND)
 #define LOOK_PAUSE    (100 * KVL_MS)
-#define PEER_PAUSES   50
 
 static void guest_closed(kvl_req_t *req, kvl_status_t status)
 {
@@ -57,30 +51,7 @@ void kvl_guest_free(kvl_guest_t *guest)
     kvl_free(guest);
 }
 
-/* the engine turns: what waited is looked at */
-static void pause_over(kvl_timer_t *timer)
-{
-    (void)timer;
-}
-
-/* sets the end of the pause; false, and no pause, without memory */
-static bool pause_begin(kvl_server_t *server, kvl_timer_t *timer)
-{
-    return kvl_timer_set(kvl_engine_timers(server->engine), timer,
-                         kvl_time_add(kvl_now_ns(), KVL_PEER_PAUSE), pause_over) == KVL_OK;
-}
-
 /* ---- unbound guests ---- */
-
-/* its peer went away: true until the pause is over */
-static bool guest_pauses(kvl_guest_t *guest)
-{
-    if (guest->endpoint.failed && !guest->paused) {
-        guest->paused = true;
-        return pause_begin(guest->server, &guest->timer);
-    }
-    return guest->paused && kvl_timer_armed(&guest->timer);
-}
 
 static unsigned guests_step(kvl_server_t *server)
 {
@@ -91,9 +62,6 @@ static unsigned guests_step(kvl_server_t *server)
         kvl_guest_t *guest = kvl_container(node, kvl_guest_t, link);
 
         next = node->next;
-        if (!guest->closing && guest_pauses(guest)) {
-            continue;
-        }
         if (!guest->closing) {
             kvl_guest_close(guest);
             n++;
@@ -153,34 +121,6 @@ static void session_flush(kvl_session_t *session)
     }
 }
 
-/* of its endpoints, how many heard that the peer went away */
-static unsigned session_failed(const kvl_session_t *session)
-{
-    const kvl_list_t *node;
-    unsigned n = 0;
-
-    for (node = session->guests.next; node != &session->guests; node = node->next) {
-        n += kvl_container(node, kvl_guest_t, link)->endpoint.failed;
-    }
-    return n;
-}
-
-/* true until all its endpoints heard that the peer went away, and a while longer */
-static bool session_pauses(kvl_session_t *session)
-{
-    unsigned failed = session_failed(session);
-
-    if (kvl_timer_armed(&session->pause)) {
-        return true;
-    }
-    if (!failed || session->pauses == PEER_PAUSES ||
-        (session->pauses && failed == session->guest_count)) {
-        return false;
-    }
-    session->pauses++;
-    return pause_begin(session->server, &session->pause);
-}
-
 static void session_stop(kvl_session_t *session)
 {
     kvl_server_t *server = session->server;
@@ -196,9 +136,6 @@ static unsigned session_leave(kvl_session_t *session)
 
     if (!session->stopped) {
         session_stop(session);
-    }
-    if (session_pauses(session)) {
-        return 0;
     }
     session->state = KVL_SESSION_CLOSING;
     for (node = session->guests.next; node != &session->guests; node = node->next) {
@@ -254,7 +191,6 @@ void kvl_session_free(kvl_session_t *session)
         }
     }
     kvl_session_rails_free(session);
-    kvl_timer_cancel(kvl_engine_timers(session->server->engine), &session->pause);
     kvl_list_remove(&session->link);
     kvl_free(session);
 }

@@ -23,8 +23,7 @@ typedef struct {
     kvl_req_t close_req;
     bool closing, closed;
     bool refused;
-    bool unwanted;          /* to be closed by the poller ... */
-    bool paused;            /* ... after a pause, for which the timer is used again */
+    bool unwanted;          /* to be closed by the poller */
     kvl_list_t replies;     /* GET replies that wait for credit */
     unsigned reply_count;
 } kvl_guest_t;
@@ -72,7 +71,7 @@ typedef struct {
 } kvl_session_flush_t;
 
 /* A rail of the client in a session (session_rails.c): joined by RAIL or, with one rail, by itself. It
- * stays, or goes: PAUSING (as when a peer dies, leave.c), CLOSING its endpoints, FLUSHING the workers that
+ * stays, or goes: PAUSING, CLOSING its endpoints, FLUSHING the workers that
  * served it, if it moved bytes by RMA. Then RAIL_OK tells the client. */
 typedef enum { KVL_RAIL_STAYS, KVL_RAIL_PAUSING, KVL_RAIL_CLOSING, KVL_RAIL_FLUSHING } kvl_rail_end_t;
 
@@ -91,7 +90,7 @@ typedef struct {
 /* Where the ctrl lane of a session with several rails is (session_ctrl.c). */
 typedef enum {
     KVL_CTRL_HERE,
-    KVL_CTRL_PAUSING, /* its endpoint is lost; as when a peer dies (leave.c) */
+    KVL_CTRL_PAUSING, /* its endpoint is lost */
     KVL_CTRL_AWAY     /* waits for the client to resume by another */
 } kvl_session_ctrl_t;
 
@@ -118,8 +117,6 @@ struct kvl_session {
     unsigned leaving_rails; /* of them, that do not stay */
     bool shared_memory, bye;
     bool stopped;      /* LEAVING: the owner knows */
-    kvl_timer_t pause; /* LEAVING: armed while its endpoints stay ... */
-    unsigned pauses;   /* ... for the how-manieth time */
     unsigned sends;    /* messages under way */
     unsigned ops;      /* message-mode ops under way */
     kvl_session_flush_t *flush_reqs[KVL_RAILS_MAX][2]; /* under way */
@@ -203,7 +200,7 @@ kvl_session_t *kvl_server_expects(kvl_server_t *server, uint64_t client_id, unsi
 void kvl_guest_close(kvl_guest_t *guest);
 bool kvl_guest_is_over(const kvl_guest_t *guest);
 void kvl_guest_free(kvl_guest_t *guest);
-#define KVL_PEER_PAUSE (20 * KVL_MS) /* why: leave.c */
+#define KVL_PEER_PAUSE (20 * KVL_MS) /* after the loss of a rail or ctrl: what else ends with it is heard of */
 unsigned kvl_server_leave_step(kvl_server_t *server);
 void kvl_session_retired(kvl_server_t *server, uint64_t nonce, uint64_t id);
 void kvl_session_free(kvl_session_t *session);

@@ -253,7 +253,7 @@ class Contract(Stage):
             made.submit_batch_set(["a"], [large])
             made.submit_batch_exists(["a"])
             made.submit_batch_delete(["a"])
-            made._pending[0] = mock.Mock(sizes=[1 << 30, 1 << 30])
+            made._pending[0] = mock.Mock(total=2 << 30)
             made.submit_batch_get(["a", "b"], [large, large])
             made._pending.clear()
             small.release()
